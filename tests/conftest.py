@@ -1,0 +1,37 @@
+"""What every test may ask for."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# The same examples at every run; `make proof` looks further, from a seed of its own per slice.
+settings.register_profile(
+    "test",
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile(
+    "proof",
+    max_examples=1000,
+    database=None,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile(os.environ.get("TOKENWATT_HYPOTHESIS", "test"))
+
+
+@pytest.fixture(scope="session")
+def test_data() -> Path:
+    """The folder of recorded streams, prices and traces; tests that need it skip without it."""
+    folder = Path(os.environ.get("TOKENWATT_TEST_DATA", ROOT.parent / "shared" / "data"))
+    if not folder.is_dir():
+        pytest.skip(f"no test data at {folder}; set TOKENWATT_TEST_DATA")
+    return folder
