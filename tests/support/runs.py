@@ -1,0 +1,397 @@
+"""Makes valid specs and whole signed run folders for tests."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from tokenwatt_site.claims import Evidence, derive
+from tokenwatt_site.evidence import (
+    Board,
+    PowerLog,
+    PowerSample,
+    RequestRecord,
+    Status,
+    encode_power,
+    encode_requests,
+    store,
+)
+from tokenwatt_site.goodput import decide, judge
+from tokenwatt_site.journal import Event, Journal
+from tokenwatt_site.run import Conditions, Run, signed_bytes
+from tokenwatt_site.spec import Spec, parse_spec
+from tokenwatt_site.trust.keyring import Keyring
+from tokenwatt_site.trust.signature import key_id, sign
+from tokenwatt_site.workload import NAMED, Realisation, workload_of
+
+_WORKLOAD = NAMED["demo-mix-v1"]
+
+SMALL_SPEC: dict[str, Any] = {
+    "spec_schema": 1,
+    "title": "Toy model on a CPU",
+    "label": "toy-cpu",
+    "role": "baseline",
+    "note": "",
+    "setup": {
+        "setup_schema": 1,
+        "accelerator": {
+            "model": "CPU",
+            "count": 0,
+            "memory_gib": "not recorded",
+            "rated_bandwidth_gb_s": "not recorded",
+            "power_limit_w": "not recorded",
+        },
+        "driver": "none",
+        "host_kind": "test machine",
+        "engine": {
+            "name": "toy",
+            "version": "1.0",
+            "build": "test",
+            "image_digest": "none",
+            "argv": ["{python}", "-m", "toy", "--port", "{port}"],
+            "environment": {},
+        },
+        "kernel_libraries": ["none"],
+        "model": {
+            "name": "toy-135m",
+            "revision": "r1",
+            "architecture": "dense",
+            "digest": "sha256:" + "1" * 64,
+        },
+        "quantization": {"weights": "Q8_0", "kv_cache": "f16"},
+        "parallelism": {
+            "replicas": 1,
+            "tensor": 1,
+            "pipeline": 1,
+            "expert": 1,
+            "data": 1,
+            "prefill_decode_split": "none",
+        },
+        "workload": {"name": _WORKLOAD.name, "version": _WORKLOAD.version, "hash": _WORKLOAD.hash},
+        "input_tokens": _WORKLOAD.input_tokens.to_json(),
+        "output_tokens": _WORKLOAD.output_tokens.to_json(),
+        "arrival": "poisson",
+        "slo": [
+            {"metric": "ttft", "quantile": 0.9, "limit_ms": 1500.0},
+            {"metric": "tpot", "quantile": 0.9, "limit_ms": 150.0},
+        ],
+        "power": {"sensor": "none", "scope": "none", "rate_hz": 0.0},
+        "accuracy_gate": {"task": "none", "shots": 0, "questions": 0, "max_drop_points": 0.0},
+    },
+    "endpoint": {
+        "start": "launch",
+        "api": "completions",
+        "model": "toy-135m",
+        "vocabulary": 32000,
+        "ready_timeout_s": 60,
+    },
+    "protocol": {
+        "mode": "demo",
+        "repeats": 1,
+        "lead_in": 5,
+        "scored": 20,
+        "tail": 5,
+        "start_rate": 1.0,
+        "max_rate": 64.0,
+        "request_timeout_s": 30.0,
+    },
+}
+
+
+def small_spec_dict(**changes: Any) -> dict[str, Any]:
+    """Return a valid spec as plain values; `setup__driver="x"` changes a nested field."""
+    spec = copy.deepcopy(SMALL_SPEC)
+    for path, value in changes.items():
+        place = spec
+        *parents, last = path.split("__")
+        for parent in parents:
+            place = place[parent]
+        place[last] = value
+    return spec
+
+
+def small_spec(**changes: Any) -> Spec:
+    """Return `small_spec_dict` as a `Spec`."""
+    return parse_spec(small_spec_dict(**changes), source="small_spec")
+
+
+MODES: dict[str, dict[str, Any]] = {
+    "demo": {},
+    "quick": {"mode": "quick", "repeats": 2, "scored": 600, "lead_in": 20, "tail": 20},
+    "full": {"mode": "full", "repeats": 3, "scored": 600, "lead_in": 20, "tail": 20},
+}
+"""Changes to the protocol of `SMALL_SPEC` that make it valid in each mode."""
+
+
+def spec_in_mode(mode: str, **changes: Any) -> Spec:
+    """Return a small spec in this mode, with the repeats that the mode asks for."""
+    protocol = {f"protocol__{key}": value for key, value in MODES[mode].items()}
+    return small_spec(**protocol, **changes)
+
+
+@dataclass(frozen=True)
+class ToyEngine:
+    """Serves requests in the order of arrival in a fixed number of slots, each at a fixed pace."""
+
+    slots: int = 4
+    prefill_ns: int = 200_000_000
+    step_ns: int = 60_000_000
+
+    def serve(
+        self, realisation: Realisation, rate_urps: int, *, repeat: int, trial: int
+    ) -> Iterator[RequestRecord]:
+        """Yield the record of every row; the trial runs until all have ended."""
+        free_ns = [0] * self.slots
+        for number, (row, due_ns) in enumerate(
+            zip(realisation.rows, realisation.due_ns(rate_urps), strict=True)
+        ):
+            sent = due_ns + 20_000
+            slot = min(range(self.slots), key=free_ns.__getitem__)
+            first = max(sent, free_ns[slot]) + self.prefill_ns
+            last = first + (row.output_tokens - 1) * self.step_ns
+            free_ns[slot] = last
+            yield RequestRecord(
+                repeat=repeat,
+                trial=trial,
+                row=number,
+                due_ns=due_ns,
+                sent_ns=sent,
+                first_ns=first,
+                last_ns=last,
+                end_ns=last + 10_000,
+                prompt_asked=row.input_tokens,
+                prompt_tokens=row.input_tokens,
+                cached_tokens=0,
+                output_asked=row.output_tokens,
+                output_tokens=row.output_tokens,
+                first_tokens=1,
+                events=row.output_tokens,
+                uncertainty_ns=0,
+                status=Status.OK,
+            )
+
+
+def a_key(seed: int = 1) -> Ed25519PrivateKey:
+    """Return a signing key that is the same for the same seed."""
+    return Ed25519PrivateKey.from_private_bytes(bytes([seed] * 32))
+
+
+def keyring_of(folder: Path, *keys: Ed25519PrivateKey) -> Keyring:
+    """Register `keys` as "Lab 1", "Lab 2" ... in `folder`, and load it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, key in enumerate(keys, start=1):
+        raw = key.public_key().public_bytes_raw()
+        value = {"keyid": key_id(raw), "public_key": raw.hex(), "name": f"Lab {number}"}
+        (folder / f"lab-{number}.json").write_text(json.dumps(value), encoding="utf-8")
+    return Keyring.load(folder)
+
+
+JournalPlan = list[tuple[Event, dict[str, Any]]]
+
+
+@dataclass(frozen=True)
+class RunBuilder:
+    """Makes a whole run folder: evidence, journal, derived claims, a signed run file.
+
+    Every repeat offers `rates_urps` (where empty: half the boundary, and both sides of it) to its
+    own toy engine, whose step time is multiplied by the repeat's entry of `spread`. The `edit_*`
+    functions change what is written after the claims were derived, before it is signed: a
+    publisher who lies.
+    """
+
+    spec: Spec = field(default_factory=small_spec)
+    simulated: bool = True
+    status: Literal["complete", "interrupted"] = "complete"
+    engine: ToyEngine = ToyEngine()
+    rates_urps: tuple[int, ...] = ()
+    spread: tuple[float, ...] = (1.0, 1.01, 0.99, 1.005, 0.995)
+    power: PowerLog | None = None
+    key: Ed25519PrivateKey = field(default_factory=a_key)
+    day: int = 1
+    edit_requests: Callable[[list[RequestRecord]], list[RequestRecord]] | None = None
+    edit_journal: Callable[[JournalPlan], JournalPlan] | None = None
+    edit_document: Callable[[dict[str, Any]], None] | None = None
+
+    def write(self, folder: Path, name: str = "run.json") -> Path:
+        """Write the run file and its evidence into `folder`, and return the run file's path."""
+        folder.mkdir(parents=True, exist_ok=True)
+        requests, plan = self.requests(), self.journal_plan()
+        journal = self._journal(folder, plan)
+        claims = derive(self.spec, Evidence(tuple(journal.lines), tuple(requests), self.power))
+        if self.edit_requests:
+            requests = self.edit_requests(requests)
+        if self.edit_journal:
+            journal = self._journal(folder, self.edit_journal(plan))
+        evidence = folder / "evidence"
+        journal_file = folder / "journal.jsonl"
+        files = [
+            store(evidence, "requests", encode_requests(requests)),
+            store(evidence, "journal", journal_file.read_bytes()),
+        ]
+        journal_file.unlink()
+        if self.power:
+            files.append(store(evidence, "power", encode_power(self.power)))
+        run = Run(
+            run_schema="tokenwatt/run/1",
+            simulated=self.simulated,
+            status=self.status,
+            spec=self.spec,
+            configuration=self.spec.configuration_id,
+            conditions=self._conditions(journal),
+            claims=claims,
+            evidence=tuple(files),
+            journal_head=journal.head,
+        )
+        document = run.to_json()
+        if self.edit_document:
+            self.edit_document(document)
+        return write_signed(folder / name, document, self.key)
+
+    def requests(self) -> list[RequestRecord]:
+        """Return the records of every trial, in order."""
+        return [
+            record
+            for repeat, trial, rate in self._trials()
+            for record in self._offer(repeat, trial, rate)
+        ]
+
+    def journal_plan(self) -> JournalPlan:
+        """Return the events of the journal, before they are chained."""
+        plan: JournalPlan = [
+            (
+                "open",
+                {
+                    "configuration": self.spec.configuration_id,
+                    "spec": self.spec.to_json(),
+                    "nonce": "00" * 32,
+                    "power_reason": "the machine of this test has no power sensor",
+                },
+            )
+        ]
+        trials = self._trials()
+        for repeat in self._repeats:
+            plan.append(("launch", {"repeat": repeat}))
+            for trial, rate in [(t, rate) for r, t, rate in trials if r == repeat]:
+                number = {"repeat": repeat, "trial": trial}
+                plan.append(("trial_start", {**number, "rate_urps": rate}))
+                end = {
+                    "epoch_ns": trial * 10**12,
+                    "stopped_early": False,
+                    "engine_alive": True,
+                    "tail_ran_out": False,
+                }
+                plan.append(("trial_end", {**number, **end}))
+            plan.append(("repeat_end", {"repeat": repeat}))
+        plan.append(("close" if self.status == "complete" else "interrupted", {}))
+        return plan
+
+    @property
+    def _repeats(self) -> range:
+        return range(1, self.spec.protocol.repeats + 1)
+
+    def _trials(self) -> list[tuple[int, int, int]]:
+        """Return (repeat, trial, rate) of all trials; trials are numbered through."""
+        offered = [
+            (repeat, rate)
+            for repeat in self._repeats
+            for rate in self.rates_urps or self._around_the_boundary(repeat)
+        ]
+        return [(repeat, trial, rate) for trial, (repeat, rate) in enumerate(offered, start=1)]
+
+    def _around_the_boundary(self, repeat: int) -> tuple[int, int, int]:
+        low, high = 100_000, 100_000_000
+        while high > low * self.spec.protocol.bracket_ratio:
+            middle = math.isqrt(low * high)
+            if self._passes(repeat, middle):
+                low = middle
+            else:
+                high = middle
+        return low // 2, low, high
+
+    def _passes(self, repeat: int, rate_urps: int) -> bool:
+        protocol = self.spec.protocol
+        scored = self._offer(repeat, 0, rate_urps)[protocol.lead_in :][: protocol.scored]
+        return decide([judge(objective, scored) for objective in self.spec.setup.slo]) == "PASS"
+
+    def _offer(self, repeat: int, trial: int, rate_urps: int) -> list[RequestRecord]:
+        protocol = self.spec.protocol
+        drawn = workload_of(self.spec.setup).realisation(
+            repeat, lead_in=protocol.lead_in, scored=protocol.scored, tail=protocol.tail
+        )
+        pace = self.spread[(repeat - 1) % len(self.spread)]
+        engine = replace(self.engine, step_ns=round(self.engine.step_ns * pace))
+        return list(engine.serve(drawn, rate_urps, repeat=repeat, trial=trial))
+
+    def _conditions(self, journal: Journal) -> Conditions:
+        return Conditions(
+            started=journal.lines[0].at if journal.lines else self._at(0),
+            ended=journal.lines[-1].at if journal.lines else self._at(0),
+            platform="Linux-test",
+            processors=2,
+            python="3.11",
+            tool_version="0.0",
+            board_uuids=tuple(board.uuid for board in self.power.boards) if self.power else (),
+            read_back=(),
+            stamps="kernel",
+        )
+
+    def _journal(self, folder: Path, plan: JournalPlan) -> Journal:
+        path = folder / "journal.jsonl"
+        path.unlink(missing_ok=True)
+        seconds = iter(range(10**6))
+        journal = Journal(path, lambda: self._at(next(seconds)))
+        for event, data in plan:
+            journal.append(event, **data)
+        return journal
+
+    def _at(self, second: int) -> str:
+        minutes, seconds = divmod(second, 60)
+        hours, minutes = divmod(minutes, 60)
+        return f"2026-01-{self.day:02}T{hours:02}:{minutes:02}:{seconds:02}.000000Z"
+
+
+def gpu_spec(**changes: Any) -> Spec:
+    """Return a small spec of two made-up boards whose power is read."""
+    board = {
+        "model": "Toy GPU",
+        "count": 2,
+        "memory_gib": 80,
+        "rated_bandwidth_gb_s": 2000.0,
+        "power_limit_w": 400.0,
+    }
+    power = {"sensor": "nvml", "scope": "gpu", "rate_hz": 1.0}
+    return small_spec(setup__accelerator=board, setup__power=power, **changes)
+
+
+def steady_power(seconds: int, *, boards: int = 2, power_mw: int = 300_000) -> PowerLog:
+    """Return one sample a second of boards that draw the same all the time.
+
+    Trial t of a `RunBuilder` starts at second 1,000 t of this clock.
+    """
+    return PowerLog(
+        sensor="nvml",
+        scope="gpu",
+        boards=tuple(
+            Board(uuid=f"GPU-{index}", name="Toy GPU", limit_mw=400_000) for index in range(boards)
+        ),
+        samples=tuple(
+            PowerSample(second * 10**9, board, power_mw, second * power_mw)
+            for second in range(seconds)
+            for board in range(boards)
+        ),
+    )
+
+
+def write_signed(path: Path, document: dict[str, Any], key: Ed25519PrivateKey) -> Path:
+    """Sign `document` as it is, right or wrong, and write it indented."""
+    signature = sign(signed_bytes(document), key)
+    document = {**document, "signatures": [signature.to_json()]}
+    path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    return path

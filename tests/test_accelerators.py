@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import pytest
+
+from tokenwatt_site import accelerators
+
+
+@pytest.mark.parametrize(
+    ("reported", "bandwidth"),
+    [("NVIDIA H200", 4800), ("NVIDIA H100 80GB HBM3", 3350), ("nvidia b200", 8000)],
+)
+def test_a_reported_name_finds_its_row(reported: str, bandwidth: float) -> None:
+    row = accelerators.find(reported)
+
+    assert row is not None
+    assert row.rated_bandwidth_gb_s == bandwidth
+
+
+@pytest.mark.parametrize(
+    "reported", ["NVIDIA H200 NVL", "NVIDIA H100 PCIe", "H200", "Tesla T4", "CPU", ""]
+)
+def test_b17_a_name_that_is_not_listed_has_no_figures(reported: str) -> None:
+    assert accelerators.find(reported) is None
+
+
+def test_boards_of_one_chip_differ_by_sku() -> None:
+    large, small = (
+        accelerators.find(name) for name in ("NVIDIA A100-SXM4-80GB", "NVIDIA A100-SXM4-40GB")
+    )
+
+    assert large is not None
+    assert small is not None
+    assert (large.rated_bandwidth_gb_s, small.rated_bandwidth_gb_s) == (2039, 1555)
+
+
+def test_every_row_has_a_source_and_no_name_is_given_twice() -> None:
+    names = [name.casefold() for row in accelerators.rows() for name in row.names]
+
+    assert len(set(names)) == len(names)
+    assert all(row.source for row in accelerators.rows())

@@ -1,0 +1,50 @@
+"""What data sheets say of accelerators: memory, rated bandwidth, board power, with the source.
+
+The rows are in `accelerators.toml`. A name that is not there has no figures: a percentage of a
+guessed peak would be worse than none.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from functools import cache
+from importlib import resources
+from typing import Annotated
+
+from pydantic import Field
+
+from tokenwatt_site.canonical import canonical_bytes
+from tokenwatt_site.spec import Line, Model
+
+
+class AcceleratorRow(Model):
+    """One product as sold. `names` are what the driver reports; bandwidth is per board."""
+
+    name: Line
+    names: Annotated[tuple[Line, ...], Field(min_length=1)]
+    memory_gib: Annotated[int, Field(gt=0)]
+    rated_bandwidth_gb_s: Annotated[float, Field(gt=0)]
+    board_power_w: Annotated[float, Field(gt=0)] | None = None
+    source: Line
+
+
+@cache
+def rows() -> tuple[AcceleratorRow, ...]:
+    """Return every row of the table."""
+    text = resources.files("tokenwatt_site").joinpath("accelerators.toml").read_text("utf-8")
+    return tuple(
+        AcceleratorRow.model_validate_json(canonical_bytes(row))
+        for row in tomllib.loads(text)["accelerator"]
+    )
+
+
+def find(driver_name: str) -> AcceleratorRow | None:
+    """Return the row of a product by the name its driver reports; None when it is not known.
+
+    The whole name must match (letter case apart): "NVIDIA H200 NVL" is not "NVIDIA H200".
+    """
+    wanted = driver_name.casefold()
+    for row in rows():
+        if wanted in (name.casefold() for name in row.names):
+            return row
+    return None
