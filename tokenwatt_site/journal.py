@@ -1,0 +1,149 @@
+"""The journal: what happened, in order, each line chained to the one before.
+
+A line is canonical JSON {seq, at, event, prev, data}; `prev` is the SHA-256 of the line before it
+(64 zeros for the first). The digest of the last line, the head, is signed with the run, so a line
+cannot be dropped, added or changed afterwards. Every trial has a line at its start and at its end.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from pydantic import ValidationError
+
+from tokenwatt_site.canonical import JsonValue, canonical_bytes, load_json, sha256_hex
+from tokenwatt_site.errors import EnvironmentProblem, InputError, Problem
+from tokenwatt_site.evidence import MAX_LINE_BYTES
+from tokenwatt_site.spec import Model, Sha256
+
+Event: TypeAlias = Literal[
+    "open", "launch", "trial_start", "trial_end", "repeat_end", "interrupted", "close"
+]
+
+GENESIS = "0" * 64
+
+
+class Line(Model):
+    """One line. `at` is UTC, RFC 3339 with microseconds, by the clock of the measuring machine."""
+
+    seq: int
+    at: str
+    event: Event
+    prev: Sha256
+    data: dict[str, JsonValue]
+
+
+class Journal:
+    """Appends lines to a file, each on disk before the call returns."""
+
+    def __init__(self, path: Path, now: Callable[[], str]) -> None:
+        """Open `path` for appending; an existing file is checked and continued.
+
+        A last line that a crash cut was never acknowledged, and is removed.
+
+        Args:
+            path: the file; its folder must exist.
+            now: gives the time of a line.
+
+        Raises:
+            InputError: the file is there and its chain is broken.
+            EnvironmentProblem: the file cannot be written.
+        """
+        self._path = path
+        self._now = now
+        try:
+            data = path.read_bytes() if path.exists() else b""
+            self._size = data.rfind(b"\n") + 1
+            if self._size < len(data):
+                os.truncate(path, self._size)
+        except OSError as error:
+            raise self._not_written(error) from error
+        self.lines: list[Line] = list(parse(data[: self._size], str(path)))
+        self._head = head(data[: self._size])
+
+    @property
+    def head(self) -> str:
+        """The digest of the last line."""
+        return self._head
+
+    def append(self, event: Event, **data: JsonValue) -> Line:
+        """Write one line and wait until it is on disk.
+
+        Raises:
+            InputError: `data` holds what `parse` would refuse; nothing is written.
+            EnvironmentProblem: the disk is full or not writable; the file is as it was.
+        """
+        raw = canonical_bytes(
+            {
+                "seq": len(self.lines),
+                "at": self._now(),
+                "event": event,
+                "prev": self._head,
+                "data": data,
+            }
+        )
+        # What `parse` will read, so that a line it would refuse is never written.
+        line = Line.model_validate(load_json(raw, source=str(self._path), limit=MAX_LINE_BYTES))
+        try:
+            with self._path.open("ab") as handle:
+                try:
+                    handle.write(raw + b"\n")
+                    handle.flush()
+                    os.fsync(handle.fileno())
+                except OSError:
+                    # Half a line would break the chain for the next one.
+                    os.truncate(self._path, self._size)
+                    raise
+        except OSError as error:
+            raise self._not_written(error) from error
+        self._size += len(raw) + 1
+        self.lines.append(line)
+        self._head = sha256_hex(raw)
+        return line
+
+    def _not_written(self, error: OSError) -> EnvironmentProblem:
+        return EnvironmentProblem(
+            Problem(f"journal cannot be written ({error.strerror})", file=str(self._path))
+        )
+
+
+def parse(data: bytes, source: str) -> tuple[Line, ...]:
+    """Read a journal and check its chain.
+
+    Raises:
+        InputError: naming the first line that is cut, malformed, out of order or not chained.
+    """
+    if data and not data.endswith(b"\n"):
+        raise InputError(Problem("the last line is cut", file=source))
+    lines: list[Line] = []
+    prev = GENESIS
+    for number, raw in enumerate(data.split(b"\n")[:-1], start=1):
+        value = load_json(raw, source=f"{source}:{number}", limit=MAX_LINE_BYTES)
+        try:
+            line = Line.model_validate(value)
+        except ValidationError as error:
+            raise InputError(
+                Problem(f"is no journal line: {error.errors()[0]['msg']}", file=source, line=number)
+            ) from error
+        if line.seq != number - 1 or line.prev != prev or canonical_bytes(value) != raw:
+            raise InputError(
+                Problem(
+                    "the chain is broken here: a line was dropped, added or changed",
+                    file=source,
+                    line=number,
+                    found=f"prev {line.prev}",
+                    expected=f"prev {prev}",
+                )
+            )
+        lines.append(line)
+        prev = sha256_hex(raw)
+    return tuple(lines)
+
+
+def head(data: bytes) -> str:
+    """Return the digest of the last line of journal bytes."""
+    lines = data.rstrip(b"\n").rpartition(b"\n")
+    return sha256_hex(lines[2]) if lines[2] else GENESIS

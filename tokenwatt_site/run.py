@@ -1,0 +1,223 @@
+"""The run file: what is signed, and the records that are only quoted.
+
+One readable JSON document. `run_id` is the SHA-256 of the canonical bytes of the document without
+`signatures`; the same bytes are what is signed.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field
+
+from tokenwatt_site.canonical import JsonValue, canonical_bytes, sha256_hex
+from tokenwatt_site.evidence import EvidenceFile
+from tokenwatt_site.spec import Line, Model, Sha256, Spec
+
+# History of the format. 1: first.
+RUN_SCHEMA = "tokenwatt/run/1"
+CLAIMS_ONLY_SCHEMA = "tokenwatt/claims-only/1"
+PAYLOAD_TYPE = "application/vnd.tokenwatt.run.v1+json"
+
+SIMULATED_ENGINE = "tokenwatt-simulated"
+"""How our simulated engine names itself; a run against it says `simulated` in the signed file."""
+
+Verdict: TypeAlias = Literal["PASS", "FAIL", "INVALID"]
+
+
+class ObjectiveResult(Model):
+    """One objective in one trial. `value_ms` is the order statistic; null: too few are known."""
+
+    label: str
+    n: int
+    undefined: int
+    misses: int
+    allowed: int
+    value_ms: float | None
+    passed: bool
+
+
+class TrialClaim(Model):
+    """One realisation offered at one rate, as it came out. Rates are in 1e-6 requests/s."""
+
+    repeat: int
+    trial: int
+    rate_urps: int
+    realisation: int
+    verdict: Verdict
+    reason: str | None
+    stopped_early: bool
+    scored: int
+    complete: int
+    within_all: int
+    objectives: tuple[ObjectiveResult, ...]
+    output_tokens_per_s: float | None
+    lag_p99_ms: float | None
+    uncertainty_p99_ms: float | None
+    started: str
+
+
+class RepeatClaim(Model):
+    """One pass of the protocol on one launch. Null rates: no trial passed, or none failed."""
+
+    repeat: int
+    highest_pass_urps: int | None
+    lowest_fail_urps: int | None
+    boundary_urps: int | None
+    window_s: float | None
+
+
+class MetricClaim(Model):
+    """One number over all repeats, or the reason why there is none.
+
+    `label` is the registry's, with the quantile where there is one. `low` and `high` are the range
+    of the repeats for n = 2 and the 95% interval of the mean from n = 3; null for n = 1.
+    `new_launch_low/high` is where one further launch falls with 95%.
+    """
+
+    key: str
+    label: str
+    value: float | None
+    repeats: tuple[float, ...]
+    low: float | None = None
+    high: float | None = None
+    new_launch_low: float | None = None
+    new_launch_high: float | None = None
+    reason: str | None = None
+
+
+class Distribution(Model):
+    """Order statistics of one metric over the scored requests at the highest passing rates.
+
+    `values_ms[i]` is the quantile (i + 1) / 100.
+    """
+
+    key: str
+    n: int
+    values_ms: tuple[float, ...]
+
+
+class NotCovered(Model):
+    what: str
+    why: str
+
+
+class Claims(Model):
+    """Everything that `claims.derive` makes. Nothing else is published as a number."""
+
+    slo_met: bool
+    trials: tuple[TrialClaim, ...]
+    repeats: tuple[RepeatClaim, ...]
+    metrics: tuple[MetricClaim, ...]
+    distributions: tuple[Distribution, ...]
+    not_covered: tuple[NotCovered, ...]
+
+    def metric(self, key: str) -> MetricClaim:
+        """Return the first metric with this key; KeyError when there is none."""
+        for metric in self.metrics:
+            if metric.key == key:
+                return metric
+        raise KeyError(key)
+
+
+class ReadBack(Model):
+    """A setup field and what the engine or driver itself said of it."""
+
+    field: str
+    declared: str
+    observed: str | None
+    state: Literal["read back", "declared"]
+
+
+class Conditions(Model):
+    """Recorded and compared, never identity."""
+
+    started: str
+    ended: str
+    platform: str
+    processors: int
+    python: str
+    tool_version: str
+    board_uuids: tuple[str, ...]
+    read_back: tuple[ReadBack, ...]
+    stamps: Literal["kernel", "user space"]
+
+
+class Signature(Model):
+    keyid: Annotated[str, Field(pattern=r"^ed25519:[0-9a-f]{32}$")]
+    public_key: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    sig: Annotated[str, Field(pattern=r"^[0-9a-f]{128}$")]
+
+
+class Run(Model):
+    """A signed run. `simulated` is true when the engine was ours and answered made-up tokens."""
+
+    run_schema: Literal["tokenwatt/run/1"]
+    simulated: bool
+    status: Literal["complete", "interrupted"]
+    spec: Spec
+    configuration: str
+    conditions: Conditions
+    claims: Claims
+    evidence: tuple[EvidenceFile, ...]
+    journal_head: Sha256
+    signatures: Annotated[tuple[Signature, ...], Field(max_length=1)] = ()
+
+    def signed_bytes(self) -> bytes:
+        """Return the canonical bytes without `signatures`."""
+        return signed_bytes(self.to_json())
+
+    @property
+    def run_id(self) -> str:
+        return sha256_hex(self.signed_bytes())
+
+
+def signed_bytes(document: JsonValue) -> bytes:
+    """Return the canonical bytes of a run document without its `signatures`."""
+    return canonical_bytes({k: v for k, v in document.items() if k != "signatures"})
+
+
+class QuotedValue(Model):
+    """A value of an earlier publication in its own words; `number` places it on a chart."""
+
+    metric: Line
+    text: Line
+    number: float | None = None
+    unit: Line | None = None
+
+
+class QuotedChart(Model):
+    """A bar chart of the publication: one bar per configuration, its caption as published."""
+
+    heading: Line
+    value: QuotedValue
+    axis_max: float | None = None
+    caption: Line | None = None
+
+
+class QuotedField(Model):
+    field: Line
+    text: Line
+
+
+class ClaimsOnlyRecord(Model):
+    """An earlier publication or another tool's result: quoted, not recomputed, never ranked."""
+
+    record_schema: Literal["tokenwatt/claims-only/1"]
+    id: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,63}$")]
+    title: Line
+    published: Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")]
+    source: Line
+    column: Line
+    summary: Annotated[str, Field(max_length=4000)]
+    results_note: Line
+    charts: Annotated[tuple[QuotedChart, ...], Field(max_length=12)]
+    numbers_note: Line
+    numbers: Annotated[tuple[QuotedValue, ...], Field(max_length=60)]
+    setup_note: Line
+    setup: Annotated[tuple[QuotedField, ...], Field(max_length=60)]
+    not_covered_note: Line
+    not_covered: Annotated[tuple[Line, ...], Field(max_length=60)]
+    reproduce_note: Line
+    reproduce: Annotated[tuple[Line, ...], Field(max_length=20)]
+    our_notes: Annotated[tuple[Line, ...], Field(max_length=20)]
