@@ -1,0 +1,845 @@
+"""Tests of trust.verify."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import dataclasses
+import json
+import os
+import zlib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tokenwatt_site
+from tests.support.runs import (
+    JournalPlan,
+    RunBuilder,
+    a_key,
+    gpu_spec,
+    keyring_of,
+    small_spec,
+    steady_power,
+    write_signed,
+)
+from tokenwatt_site.canonical import canonical_bytes, sha256_hex
+from tokenwatt_site.claims import Evidence
+from tokenwatt_site.errors import InputError, VerificationError
+from tokenwatt_site.evidence import RequestRecord, Status
+from tokenwatt_site.run import RUN_SCHEMA, Claims, signed_bytes
+from tokenwatt_site.spec import Spec
+from tokenwatt_site.trust import verify
+from tokenwatt_site.trust.keyring import Keyring
+from tokenwatt_site.trust.signature import key_id
+from tokenwatt_site.trust.verify import (
+    ValidatedRun,
+    load_claims_only,
+    read_tree,
+    verify_run,
+)
+
+NO_KEYS = Keyring()
+
+
+@pytest.fixture(scope="module")
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One valid run, for tests that only read it."""
+    return RunBuilder().write(tmp_path_factory.mktemp("pristine"))
+
+
+def document(path: Path) -> dict[str, Any]:
+    value: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return value
+
+
+def check(path: Path) -> ValidatedRun:
+    return verify_run(path, root=path.parent, keyring=NO_KEYS)
+
+
+def refused(path: Path, number: int, *words: str) -> None:
+    """Expect that `path` is refused by this check, in words that contain these."""
+    with pytest.raises(VerificationError) as caught:
+        check(path)
+    assert caught.value.check == number, str(caught.value)
+    assert str(caught.value).startswith(f"check {number}: ")
+    for word in words:
+        assert word in str(caught.value)
+    assert all(problem.file for problem in caught.value.problems)
+
+
+def test_a_run_that_was_just_made_is_valid(pristine: Path) -> None:
+    run = check(pristine)
+    assert run.claims == run.run.claims
+    assert run.claims.slo_met
+    assert len(run.evidence.requests) > 0
+    assert run.path == pristine
+
+
+def test_the_run_id_is_the_digest_of_the_canonical_bytes_without_signatures(pristine: Path) -> None:
+    value = document(pristine)
+    del value["signatures"]
+    assert check(pristine).run_id == sha256_hex(canonical_bytes(value))
+
+
+def test_the_file_may_be_written_in_any_layout(pristine: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    folder.mkdir()
+    (folder / "evidence").mkdir()
+    for piece in (pristine.parent / "evidence").iterdir():
+        (folder / "evidence" / piece.name).write_bytes(piece.read_bytes())
+    turned = dict(reversed(document(pristine).items()))
+    (folder / "other name.json").write_text(json.dumps(turned, indent=7))
+    assert check(folder / "other name.json").run_id == check(pristine).run_id
+
+
+def test_a_registered_key_has_the_name_of_its_owner(pristine: Path, tmp_path: Path) -> None:
+    run = verify_run(
+        pristine, root=pristine.parent, keyring=keyring_of(tmp_path, a_key(2), a_key(1))
+    )
+    assert (run.key_state, run.signer) == ("known", "Lab 2")
+
+
+def test_a_run_signed_with_a_foreign_key_is_valid_and_its_key_unknown(pristine: Path) -> None:
+    run = check(pristine)
+    assert (run.key_state, run.signer) == ("unknown", None)
+
+
+def test_an_interrupted_run_with_a_trial_that_has_no_end_is_valid(tmp_path: Path) -> None:
+    def cut(plan: JournalPlan) -> JournalPlan:
+        return [*plan[:-1], ("trial_start", {"repeat": 1, "trial": 9, "rate_urps": 1}), plan[-1]]
+
+    run = check(RunBuilder(status="interrupted", edit_journal=cut).write(tmp_path))
+    assert run.run.status == "interrupted"
+
+
+class ResumedRunBuilder(RunBuilder):
+    """The first trial was broken off, and the repeat launched again."""
+
+    def journal_plan(self) -> JournalPlan:
+        plan = super().journal_plan()
+        lost: JournalPlan = [
+            ("trial_start", {"repeat": 1, "trial": 99, "rate_urps": 1}),
+            ("interrupted", {}),
+            ("launch", {"repeat": 1}),
+        ]
+        return [*plan[:2], *lost, *plan[2:]]
+
+
+def test_a_run_that_was_interrupted_and_resumed_may_be_complete(tmp_path: Path) -> None:
+    run = check(ResumedRunBuilder().write(tmp_path))
+    assert run.run.status == "complete"
+    assert run.claims.slo_met
+
+
+# --- (1) the file
+
+
+def test_f10_a_run_behind_a_symbolic_link_is_refused(pristine: Path, tmp_path: Path) -> None:
+    (tmp_path / "run.json").symlink_to(pristine)
+    refused(tmp_path / "run.json", 1, "symbolic link")
+
+
+def test_f10_a_run_in_a_linked_folder_is_refused(pristine: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(pristine.parent)
+    with pytest.raises(VerificationError, match="check 1"):
+        verify_run(tmp_path / "link" / pristine.name, root=tmp_path, keyring=NO_KEYS)
+
+
+def test_f10_a_run_outside_the_root_is_refused(pristine: Path, tmp_path: Path) -> None:
+    with pytest.raises(VerificationError, match="outside the folder"):
+        verify_run(pristine, root=tmp_path, keyring=NO_KEYS)
+    with pytest.raises(VerificationError, match="outside the folder"):
+        verify_run(
+            tmp_path / ".." / pristine.parent.name / pristine.name, root=tmp_path, keyring=NO_KEYS
+        )
+
+
+def test_f10_a_fifo_is_refused_without_waiting(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "run.json")
+    refused(tmp_path / "run.json", 1, "regular file")
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    refused(tmp_path / "run.json", 1, "cannot be read")
+
+
+def test_f3_a_file_of_50_mb_is_refused_by_its_size(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    with path.open("wb") as handle:
+        handle.truncate(50 << 20)
+    refused(path, 1, "too large")
+
+
+# --- (2) strict JSON
+
+
+HOSTILE_JSON = {
+    "f1 a key twice": b'{"run_schema": "x", "run_schema": "y"}',
+    "f2 NaN": b'{"run_schema": NaN}',
+    "f2 infinite": b'{"run_schema": 1e400}',
+    "f2 minus zero": b'{"run_schema": -0}',
+    "f2 a large integer": b'{"run_schema": 9007199254740993}',
+    "f3 deep": b"[" * 200_000,
+    "f4 bidi": '{"run_schema": "a\u202eb"}'.encode(),
+    "f4 zero width": '{"run_schema": "a\u200bb"}'.encode(),
+    "f4 not NFC": '{"run_schema": "e\u0301"}'.encode(),
+    "f4 lone surrogate": b'{"run_schema": "\\ud800"}',
+    "byte order mark": b'\xef\xbb\xbf{"run_schema": "x"}',
+    "not UTF-8": b'{"run_schema": "\xff"}',
+    "empty": b"",
+    "an array": b"[]",
+    "another document": b'{"name": "package"}',
+    "another version": b'{"run_schema": "tokenwatt/run/2"}',
+}
+
+
+@pytest.mark.parametrize("data", HOSTILE_JSON.values(), ids=HOSTILE_JSON)
+def test_f1_f2_f3_f4_bytes_with_two_readings_are_refused(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "run.json").write_bytes(data)
+    refused(tmp_path / "run.json", 2, "run.json")
+
+
+@given(share=st.floats(0, 0.999))
+def test_a_file_cut_anywhere_is_refused(pristine: Path, share: float) -> None:
+    data = pristine.read_bytes().rstrip()
+    path = pristine.with_name("cut.json")
+    path.write_bytes(data[: int(len(data) * share)])
+    try:
+        refused(path, 2)
+    finally:
+        path.unlink()
+
+
+# --- (4) the signature
+
+
+def edited(pristine: Path, change: Callable[[dict[str, Any]], None]) -> Path:
+    """Change a signed run without signing it again."""
+    value = document(pristine)
+    change(value)
+    path = pristine.with_name("edited.json")
+    path.write_text(json.dumps(value), encoding="utf-8")
+    return path
+
+
+def test_one_edited_digit_is_refused(pristine: Path) -> None:
+    def edit(value: dict[str, Any]) -> None:
+        value["claims"]["metrics"][0]["value"] *= 1.1
+
+    refused(edited(pristine, edit), 4, "changed after signing")
+
+
+@given(data=st.data())
+def test_any_change_of_any_leaf_is_refused(pristine: Path, data: st.DataObject) -> None:
+    def edit(value: Any) -> None:
+        place: Any = value
+        while True:
+            keys = list(place) if isinstance(place, dict) else list(range(len(place)))
+            key = data.draw(st.sampled_from([k for k in keys if k != "signatures"]))
+            if not isinstance(place[key], dict | list) or not place[key]:
+                break
+            place = place[key]
+        if key == "run_schema":
+            place = value["spec"]
+            key = "note"
+        place[key] = "changed" if place[key] != "changed" else "again"
+
+    refused(edited(pristine, edit), 4)
+
+
+def test_f18_a_signature_copied_to_another_run_is_refused(pristine: Path, tmp_path: Path) -> None:
+    other = document(RunBuilder(day=2).write(tmp_path))
+
+    def edit(value: dict[str, Any]) -> None:
+        value["signatures"] = other["signatures"]
+
+    refused(edited(pristine, edit), 4, "does not fit")
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_a_run_needs_exactly_one_signature(pristine: Path, count: int) -> None:
+    def edit(value: dict[str, Any]) -> None:
+        value["signatures"] *= count
+
+    refused(edited(pristine, edit), 4, f"found {count}", "exactly 1")
+
+
+@pytest.mark.parametrize("signatures", [None, {}, "x", [{}], [1], [{"keyid": "x"}]])
+def test_signatures_of_another_shape_are_refused(pristine: Path, signatures: Any) -> None:
+    def edit(value: dict[str, Any]) -> None:
+        value["signatures"] = signatures
+
+    refused(edited(pristine, edit), 4)
+
+
+def test_a_run_without_the_key_signatures_is_refused(pristine: Path) -> None:
+    refused(edited(pristine, lambda value: value.pop("signatures")), 4)
+
+
+def test_f21_a_forgery_under_a_small_order_key_is_refused(pristine: Path) -> None:
+    identity = (1).to_bytes(32, "little")
+
+    def edit(value: dict[str, Any]) -> None:
+        value["claims"]["slo_met"] = True
+        value["signatures"] = [
+            {
+                "keyid": key_id(identity),
+                "public_key": identity.hex(),
+                "sig": (identity + bytes(32)).hex(),
+            }
+        ]
+
+    refused(edited(pristine, edit), 4, "small order")
+
+
+# --- (5) schema and identity, signed by one who lies
+
+
+def put(*path: str | int, value: Any) -> Callable[[dict[str, Any]], None]:
+    """Return a change that sets the value at `path` of a document."""
+
+    def change(target: Any) -> None:
+        for part in path[:-1]:
+            target = target[part]
+        target[path[-1]] = value
+
+    return change
+
+
+LIES_ABOUT_IDENTITY = {
+    "a field of no schema": (put("extra", value=1), "extra"),
+    "a wrong type": (put("simulated", value="no"), "simulated"),
+    "a spec that is not valid": (put("spec", "protocol", "repeats", value=0), "repeats"),
+    "a setup that is not valid": (put("spec", "setup", "driver", value="a\nb"), "driver"),
+    "another configuration id": (put("configuration", value="x-000000000000"), "configuration"),
+    "f9 a path as configuration": (put("configuration", value="../../x"), "configuration"),
+    "another workload hash": (put("spec", "setup", "workload", "hash", value="0" * 64), ""),
+    "f23 a label of 100,000": (put("spec", "label", value="a" * 100_000), "label"),
+    "f23 a title of 100,000": (put("spec", "title", value="a" * 100_000), "title"),
+    "f10 an evidence path outside": (put("evidence", 0, "sha256", value="../../x"), "sha256"),
+    "f11 a negative size": (put("evidence", 0, "bytes", value=-1), "bytes"),
+}
+
+
+@pytest.mark.parametrize(("change", "word"), LIES_ABOUT_IDENTITY.values(), ids=LIES_ABOUT_IDENTITY)
+def test_f23_a_signed_document_of_the_wrong_shape_is_refused(
+    tmp_path: Path, change: Callable[[dict[str, Any]], None], word: str
+) -> None:
+    refused(RunBuilder(edit_document=change).write(tmp_path), 5, word)
+
+
+def test_a_workload_that_the_generator_does_not_draw_is_refused(tmp_path: Path) -> None:
+    path = RunBuilder().write(tmp_path)
+    value = document(path)
+    setup = value["spec"]["setup"]
+    setup["workload"]["hash"] = "0" * 64
+    spec = Spec.model_validate_json(json.dumps(value["spec"]))
+    value["configuration"] = spec.configuration_id
+    refused(write_signed(path, value, a_key()), 5, "workload.hash")
+
+
+HOSTILE_TEXT = {
+    "f5": "<img src=x onerror=alert(1)>",
+    "f6": "[x](javascript:alert(1))",
+    "f7": "{{7*7}} {% include 'x' %}",
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE_TEXT.values(), ids=HOSTILE_TEXT)
+def test_f5_f6_f7_text_that_a_page_must_escape_is_valid_and_kept(tmp_path: Path, text: str) -> None:
+    run = check(RunBuilder(spec=small_spec(title=text, note=text)).write(tmp_path))
+    assert (run.run.spec.title, run.run.spec.note) == (text, text)
+
+
+# --- (6) evidence
+
+
+def evidence_file(path: Path, role: str) -> Path:
+    entry = next(e for e in document(path)["evidence"] if e["role"] == role)
+    return path.parent / str(entry["path"])
+
+
+def gzip(data: bytes) -> bytes:
+    compressor = zlib.compressobj(9, zlib.DEFLATED, 31)
+    return compressor.compress(data) + compressor.flush()
+
+
+def gunzip(path: Path) -> bytes:
+    return zlib.decompress(path.read_bytes(), 31)
+
+
+def test_f25_evidence_that_is_gone_is_refused(tmp_path: Path) -> None:
+    path = RunBuilder().write(tmp_path)
+    evidence_file(path, "requests").unlink()
+    refused(path, 6, "cannot be read")
+
+
+@pytest.mark.parametrize("role", ["requests", "journal"])
+def test_f25_one_changed_byte_of_evidence_is_refused(tmp_path: Path, role: str) -> None:
+    path = RunBuilder().write(tmp_path)
+    piece = evidence_file(path, role)
+    data = bytearray(gunzip(piece))
+    data[len(data) // 2] ^= 1
+    piece.write_bytes(gzip(bytes(data)))
+    refused(path, 6, "digest")
+
+
+@pytest.mark.parametrize(("field", "by"), [("bytes", 1), ("bytes", -1), ("lines", 1)])
+def test_f25_another_size_or_line_count_than_stated_is_refused(
+    tmp_path: Path, field: str, by: int
+) -> None:
+    def change(value: dict[str, Any]) -> None:
+        value["evidence"][0][field] += by
+
+    refused(RunBuilder(edit_document=change).write(tmp_path), 6)
+
+
+def test_f11_a_gzip_bomb_is_stopped_at_the_stated_size(tmp_path: Path) -> None:
+    path = RunBuilder().write(tmp_path)
+    evidence_file(path, "requests").write_bytes(gzip(bytes(300 << 20)))
+    refused(path, 6, "stated size")
+
+
+def test_f11_a_bomb_that_states_its_size_is_refused_unread(tmp_path: Path) -> None:
+    change = put("evidence", 0, "bytes", value=verify.MAX_RUN_EVIDENCE_BYTES)
+    path = RunBuilder(edit_document=change).write(tmp_path)
+    evidence_file(path, "requests").unlink()
+    refused(path, 6, "more evidence")
+
+
+def test_f10_evidence_behind_a_symbolic_link_is_refused(tmp_path: Path) -> None:
+    path = RunBuilder().write(tmp_path / "a")
+    piece = evidence_file(path, "requests")
+    piece.rename(tmp_path / "elsewhere")
+    piece.symlink_to(tmp_path / "elsewhere")
+    refused(path, 6)
+
+
+def test_f10_an_evidence_folder_that_is_a_link_is_refused(tmp_path: Path) -> None:
+    path = RunBuilder().write(tmp_path / "a")
+    (path.parent / "evidence").rename(tmp_path / "elsewhere")
+    (path.parent / "evidence").symlink_to(tmp_path / "elsewhere")
+    refused(path, 6, "symbolic link")
+
+
+def test_f10_an_evidence_fifo_is_refused_without_waiting(tmp_path: Path) -> None:
+    path = RunBuilder().write(tmp_path)
+    piece = evidence_file(path, "requests")
+    piece.unlink()
+    os.mkfifo(piece)
+    refused(path, 6, "regular file")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda value: value["evidence"].pop(0),
+        lambda value: value["evidence"].append(copy.deepcopy(value["evidence"][0])),
+        lambda value: value["evidence"].clear(),
+    ],
+    ids=["one missing", "one twice", "none"],
+)
+def test_each_role_of_evidence_is_there_once(
+    tmp_path: Path, change: Callable[[dict[str, Any]], None]
+) -> None:
+    refused(RunBuilder(edit_document=change).write(tmp_path), 6, "roles")
+
+
+def test_evidence_of_a_role_that_nothing_reads_is_refused(tmp_path: Path) -> None:
+    def change(value: dict[str, Any]) -> None:
+        value["evidence"].append({**value["evidence"][0], "role": "<script>"})
+
+    refused(RunBuilder(edit_document=change).write(tmp_path), 6, "roles")
+
+
+def test_evidence_under_another_role_than_its_format_is_refused(tmp_path: Path) -> None:
+    def change(value: dict[str, Any]) -> None:
+        roles = {"requests": "journal", "journal": "requests"}
+        for entry in value["evidence"]:
+            entry["role"] = roles[entry["role"]]
+
+    refused(RunBuilder(edit_document=change).write(tmp_path), 6, "format")
+
+
+# --- (7) the journal
+
+
+def without(plan: JournalPlan, event: str, position: int = 0) -> JournalPlan:
+    """Drop the event's line number `position`."""
+    at = [i for i, (name, _) in enumerate(plan) if name == event][position]
+    return [*plan[:at], *plan[at + 1 :]]
+
+
+def with_opening(lines: JournalPlan, **changes: Any) -> JournalPlan:
+    return [("open", {**lines[0][1], **changes}), *lines[1:]]
+
+
+LYING_JOURNALS: dict[str, Callable[[JournalPlan], JournalPlan]] = {
+    "no opening": lambda plan: plan[1:],
+    "opened twice": lambda plan: [plan[0], *plan],
+    "opened later": lambda plan: [plan[1], plan[0], *plan[2:]],
+    "another configuration": lambda plan: with_opening(plan, configuration="x"),
+    "no spec": lambda plan: with_opening(plan, spec=None),
+    "another spec": lambda plan: with_opening(plan, spec={**plan[0][1]["spec"], "note": "x"}),
+    "an end dropped": lambda plan: without(plan, "trial_end"),
+    "a start dropped": lambda plan: without(plan, "trial_start"),
+    "the last end dropped": lambda plan: without(plan, "trial_end", -1),
+    "an end alone": lambda plan: [*plan[:2], plan[3], *plan[4:]],
+    "a trial twice": lambda plan: [*plan[:4], *plan[2:]],
+    "an end twice": lambda plan: [*plan[:4], plan[3], *plan[4:]],
+    "a trial without a number": lambda plan: [
+        *plan[:-1],
+        ("trial_start", {}),
+        ("trial_end", {}),
+        plan[-1],
+    ],
+    "no close": lambda plan: plan[:-1],
+    "no launch": lambda plan: without(plan, "launch"),
+    "the launch of another repeat": lambda plan: [plan[0], ("launch", {"repeat": 2}), *plan[2:]],
+    "a start at the very end": lambda plan: [*plan, ("trial_start", {"repeat": 1, "trial": 77})],
+    "a repeat beyond the plan": lambda plan: [
+        *plan[:-1],
+        ("launch", {"repeat": 7}),
+        ("trial_start", {"repeat": 7, "trial": 77, "rate_urps": 1}),
+        ("trial_end", {"repeat": 7, "trial": 77, "epoch_ns": 1, "stopped_early": True}),
+        plan[-1],
+    ],
+}
+
+
+@pytest.mark.parametrize("change", LYING_JOURNALS.values(), ids=LYING_JOURNALS)
+def test_a_journal_that_does_not_fit_its_run_is_refused(
+    tmp_path: Path, change: Callable[[JournalPlan], JournalPlan]
+) -> None:
+    refused(RunBuilder(edit_journal=change).write(tmp_path), 7, "journal")
+
+
+def test_another_journal_head_than_signed_is_refused(tmp_path: Path) -> None:
+    change = put("journal_head", value="1" * 64)
+    refused(RunBuilder(edit_document=change).write(tmp_path), 7, "journal_head")
+
+
+def test_an_interrupted_run_that_is_called_complete_is_refused(tmp_path: Path) -> None:
+    change = put("status", value="complete")
+    refused(
+        RunBuilder(status="interrupted", edit_document=change).write(tmp_path), 7, "says complete"
+    )
+
+
+def test_a_complete_run_with_a_repeat_missing_is_refused(tmp_path: Path) -> None:
+    def drop_second(plan: JournalPlan) -> JournalPlan:
+        return [(event, data) for event, data in plan if data.get("repeat") != 2]
+
+    builder = RunBuilder(spec=small_spec(protocol__repeats=2), edit_journal=drop_second)
+    refused(builder.write(tmp_path), 7, "repeats [1]")
+
+
+# --- (8) requests
+
+
+def drop(position: int) -> Callable[[list[RequestRecord]], list[RequestRecord]]:
+    return lambda records: [*records[:position], *records[position + 1 :]]
+
+
+def alter(**changes: int | None) -> Callable[[list[RequestRecord]], list[RequestRecord]]:
+    return lambda records: [*records[:9], replace(records[9], **changes), *records[10:]]  # type: ignore[arg-type]  # names are checked by dataclasses
+
+
+LYING_REQUESTS: dict[str, Callable[[list[RequestRecord]], list[RequestRecord]]] = {
+    "a slow request dropped": drop(9),
+    "a request twice": lambda records: [*records[:9], records[9], *records[9:]],
+    "two swapped": lambda records: [*records[:9], records[10], records[9], *records[11:]],
+    "another due time": lambda records: alter(due_ns=records[9].due_ns + 1)(records),
+    "a shorter prompt": alter(prompt_asked=1),
+    "a shorter answer": alter(output_asked=1),
+    "a trial of no journal": lambda records: [*records, replace(records[0], trial=99)],
+    "the last scored ones dropped": lambda records: [r for r in records if r.row < 15],
+    "all dropped": lambda records: records[:0],
+}
+
+
+@pytest.mark.parametrize("change", LYING_REQUESTS.values(), ids=LYING_REQUESTS)
+def test_requests_that_are_not_the_planned_ones_are_refused(
+    tmp_path: Path, change: Callable[[list[RequestRecord]], list[RequestRecord]]
+) -> None:
+    refused(RunBuilder(edit_requests=change).write(tmp_path), 8, "requests")
+
+
+# --- (9) recomputation
+
+
+def metric(value: dict[str, Any], key: str) -> dict[str, Any]:
+    found: dict[str, Any] = next(m for m in value["claims"]["metrics"] if m["key"] == key)
+    return found
+
+
+def scaled(factor: float) -> Callable[[dict[str, Any]], None]:
+    def change(value: dict[str, Any]) -> None:
+        metric(value, "goodput")["value"] *= factor
+
+    return change
+
+
+def test_f26_a_claim_that_is_off_by_4e_7_passes(tmp_path: Path) -> None:
+    run = check(RunBuilder(edit_document=scaled(1 + 4e-7)).write(tmp_path))
+    assert run.claims != run.run.claims
+
+
+@pytest.mark.parametrize("factor", [1 + 6e-7, 1 - 6e-7])
+def test_f26_a_claim_that_is_off_by_6e_7_is_refused(tmp_path: Path, factor: float) -> None:
+    path = RunBuilder(edit_document=scaled(factor)).write(tmp_path)
+    refused(path, 9, "claims.metrics.0.value", "found", "expected")
+
+
+def test_f26_what_is_published_is_recomputed_and_not_what_the_file_says(tmp_path: Path) -> None:
+    honest = check(RunBuilder().write(tmp_path / "a"))
+    run = check(RunBuilder(edit_document=scaled(1 + 4e-7)).write(tmp_path / "b"))
+    assert run.claims == honest.claims
+
+
+LIES_ABOUT_CLAIMS = {
+    "a verdict": put("claims", "trials", 2, "verdict", value="PASS"),
+    "a count": put("claims", "trials", 0, "complete", value=19),
+    "an integer by one": put("claims", "repeats", 0, "boundary_urps", value=1),
+    "the SLO": put("claims", "slo_met", value=False),
+    "a caveat dropped": lambda value: value["claims"]["not_covered"].pop(),
+    "a trial dropped": lambda value: value["claims"]["trials"].pop(0),
+    "a number without evidence": lambda value: metric(value, "board_power").update(value=5.0),
+    "a number left out": lambda value: metric(value, "goodput").update(value=None),
+    "a reason": lambda value: metric(value, "mbu").update(reason="secret"),
+}
+
+
+@pytest.mark.parametrize("change", LIES_ABOUT_CLAIMS.values(), ids=LIES_ABOUT_CLAIMS)
+def test_claims_that_do_not_follow_from_the_evidence_are_refused(
+    tmp_path: Path, change: Callable[[dict[str, Any]], None]
+) -> None:
+    refused(RunBuilder(edit_document=change).write(tmp_path), 9, "claims.")
+
+
+def test_faster_requests_under_the_same_claims_are_refused(tmp_path: Path) -> None:
+    def faster(records: list[RequestRecord]) -> list[RequestRecord]:
+        return [
+            replace(r, last_ns=r.last_ns - 1000, end_ns=r.end_ns - 1000) if r.last_ns else r
+            for r in records
+        ]
+
+    refused(RunBuilder(edit_requests=faster).write(tmp_path), 9, "claims.")
+
+
+def test_evidence_that_breaks_derive_costs_this_run_alone(
+    pristine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(spec: Spec, evidence: Evidence) -> Claims:
+        raise ZeroDivisionError("division by zero")
+
+    monkeypatch.setattr(verify, "derive", broken)
+    refused(pristine, 9, "ZeroDivisionError")
+
+
+# --- (10) plausibility
+
+
+def test_an_implausible_request_is_refused_even_where_the_claims_agree(tmp_path: Path) -> None:
+    # Request 0 is in the lead-in, so that no claim changes with its end.
+    def earlier(records: list[RequestRecord]) -> list[RequestRecord]:
+        assert records[0].last_ns is not None
+        return [replace(records[0], end_ns=records[0].last_ns - 10_000_000), *records[1:]]
+
+    refused(RunBuilder(edit_requests=earlier).write(tmp_path), 10, "before its last token")
+
+
+@pytest.mark.parametrize("field", ["started", "ended"])
+def test_other_dates_than_the_journal_has_are_refused(tmp_path: Path, field: str) -> None:
+    change = put("conditions", field, value="2020-01-01T00:00:00Z")
+    refused(RunBuilder(edit_document=change).write(tmp_path), 10, f"conditions.{field}")
+
+
+def powered(**changes: Any) -> RunBuilder:
+    settings: dict[str, Any] = {"spec": gpu_spec(), "power": steady_power(4000)} | changes
+    return RunBuilder(**settings)
+
+
+def test_a_run_with_power_is_valid_and_its_watts_are_recomputed(tmp_path: Path) -> None:
+    run = check(powered().write(tmp_path))
+    assert run.evidence.power is not None
+    assert run.claims.metric("board_power").value == pytest.approx(600)
+
+
+LIES_ABOUT_POWER = {
+    "another scope": powered(power=replace(steady_power(4000), scope="module")),
+    "another sensor": powered(power=replace(steady_power(4000), sensor="meter")),
+    "other boards": powered(edit_document=put("conditions", "board_uuids", value=["GPU-0"])),
+    "boards without a log": RunBuilder(
+        edit_document=put("conditions", "board_uuids", value=["GPU-0"])
+    ),
+    "samples out of order": powered(
+        power=replace(
+            steady_power(4000), samples=(steady_power(5).samples[-1], *steady_power(4000).samples)
+        )
+    ),
+}
+
+
+@pytest.mark.parametrize("builder", LIES_ABOUT_POWER.values(), ids=LIES_ABOUT_POWER)
+def test_power_of_another_source_than_named_is_refused(tmp_path: Path, builder: RunBuilder) -> None:
+    refused(builder.write(tmp_path), 10)
+
+
+# --- ValidatedRun
+
+
+def test_a_validated_run_cannot_be_made_elsewhere(pristine: Path) -> None:
+    run = check(pristine)
+    fields = {f.name: getattr(run, f.name) for f in dataclasses.fields(run)}
+    with pytest.raises(TypeError, match="verify alone"):
+        ValidatedRun(**fields)
+    with pytest.raises((TypeError, ValueError)):
+        replace(run, run_id="0" * 64)
+
+
+def test_only_trust_verify_constructs_validated_runs() -> None:
+    package = Path(tokenwatt_site.__file__).parent
+    makers = set()
+    for path in sorted(package.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and "ValidatedRun" in ast.dump(node.func):
+                makers.add(path.relative_to(package).as_posix())
+            if isinstance(node, ast.Name | ast.Attribute) and "_MADE_HERE" in ast.dump(node):
+                makers.add(path.relative_to(package).as_posix())
+    assert makers == {"trust/verify.py"}
+
+
+# --- claims-only records and trees
+
+
+def record(**changes: Any) -> dict[str, Any]:
+    return {
+        "record_schema": "tokenwatt/claims-only/1",
+        "id": "some-report",
+        "title": "Some report",
+        "published": "2026-10-27",
+        "source": "report",
+        "column": "4x",
+        "summary": "Words.",
+        "results_note": "n",
+        "charts": [],
+        "numbers_note": "n",
+        "numbers": [{"metric": "TTFT", "text": "379 ms"}],
+        "setup_note": "n",
+        "setup": [],
+        "not_covered_note": "n",
+        "not_covered": [],
+        "reproduce_note": "n",
+        "reproduce": [],
+        "our_notes": [],
+    } | changes
+
+
+def write(path: Path, value: Any) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(value), encoding="utf-8")
+    return path
+
+
+def test_a_claims_only_record_is_read_as_it_is(tmp_path: Path) -> None:
+    quoted = load_claims_only(write(tmp_path / "x.json", record()))
+    assert quoted.numbers[0].text == "379 ms"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [record(extra=1), record(id="../x"), record(id="CON"), record(title=""), [], {}],
+)
+def test_f9_a_claims_only_record_of_the_wrong_shape_is_refused(tmp_path: Path, value: Any) -> None:
+    with pytest.raises(InputError, match=r"x\.json"):
+        load_claims_only(write(tmp_path / "x.json", value))
+
+
+def test_a_tree_is_read_whatever_its_files_are_called(tmp_path: Path) -> None:
+    RunBuilder().write(tmp_path / "deep" / "er", "notes.json")
+    RunBuilder(day=2).write(tmp_path, "package.json")
+    write(tmp_path / "z" / "record.json", record())
+    tree = read_tree(tmp_path, NO_KEYS)
+    assert [run.path.name for run in tree.valid] == ["notes.json", "package.json"]
+    assert [quoted.id for _, quoted in tree.quoted] == ["some-report"]
+    assert tree.refused == ()
+
+
+def test_a_bad_file_is_named_and_the_rest_of_the_tree_read(tmp_path: Path) -> None:
+    RunBuilder().write(tmp_path / "a")
+    cut = RunBuilder(day=2).write(tmp_path / "b")
+    cut.write_bytes(cut.read_bytes()[:1000])
+    write(tmp_path / "c.json", record(id="../x"))
+    write(tmp_path / "d.json", {"name": "neither"})
+    os.mkfifo(tmp_path / "e.json")
+    tree = read_tree(tmp_path, NO_KEYS)
+    assert len(tree.valid) == 1
+    assert [path.name for path, _ in tree.refused] == ["run.json", "c.json", "d.json", "e.json"]
+    assert all(path.name in str(error) for path, error in tree.refused)
+
+
+def test_the_second_copy_of_a_run_is_refused(tmp_path: Path) -> None:
+    first = RunBuilder().write(tmp_path, "a.json")
+    os.link(first, tmp_path / "b.json")
+    tree = read_tree(tmp_path, NO_KEYS)
+    assert [run.path.name for run in tree.valid] == ["a.json"]
+    assert [path.name for path, _ in tree.refused] == ["b.json"]
+    assert "a.json" in str(tree.refused[0][1])
+
+
+def test_a_run_that_another_signed_again_does_not_displace_its_publisher(tmp_path: Path) -> None:
+    original = RunBuilder().write(tmp_path / "runs", "z.json")
+    value = document(original)
+    del value["signatures"]
+    write_signed(tmp_path / "runs" / "a.json", value, a_key(9))
+    tree = read_tree(tmp_path / "runs", keyring_of(tmp_path / "keys", a_key()))
+    assert [run.path.name for run in tree.valid] == ["z.json"]
+    assert [path.name for path, _ in tree.refused] == ["a.json"]
+
+
+def test_the_second_record_with_an_id_is_refused(tmp_path: Path) -> None:
+    write(tmp_path / "a.json", record())
+    write(tmp_path / "b.json", record(title="Another"))
+    tree = read_tree(tmp_path, NO_KEYS)
+    assert len(tree.quoted) == len(tree.refused) == 1
+
+
+def test_f10_links_in_a_tree_are_refused_and_not_followed(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    RunBuilder().write(outside)
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    (runs / "folder").symlink_to(outside)
+    (runs / "file.json").symlink_to(outside / "run.json")
+    (runs / "loop").symlink_to(runs)
+    (runs / "nowhere.json").symlink_to(tmp_path / "nowhere")
+    tree = read_tree(runs, NO_KEYS)
+    assert tree.valid == ()
+    assert sorted(path.name for path, _ in tree.refused) == [
+        "file.json",
+        "folder",
+        "loop",
+        "nowhere.json",
+    ]
+
+
+def test_a_folder_that_is_not_there_is_an_empty_tree(tmp_path: Path) -> None:
+    assert read_tree(tmp_path / "none", NO_KEYS) == verify.Tree((), (), ())
+
+
+def test_f23_a_long_label_in_a_record_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="title"):
+        load_claims_only(write(tmp_path / "x.json", record(title="a" * 100_000)))
+
+
+def test_the_schema_of_the_builder_is_the_one_that_is_read(pristine: Path) -> None:
+    assert document(pristine)["run_schema"] == RUN_SCHEMA
+    assert signed_bytes(document(pristine)) == check(pristine).run.signed_bytes()
+    assert all(r.status is Status.OK for r in check(pristine).evidence.requests)

@@ -1,0 +1,1 @@
+"""Who signed, and whether the numbers follow from the evidence."""

@@ -1,0 +1,363 @@
+"""The numbered checks between a file and a page. The only maker of a ValidatedRun.
+
+ 1. The file: a regular file inside the folder, reached by no symbolic link, of bounded size.
+ 2. Strict JSON: what two readers could read differently is refused; it is a run document.
+ 3. Canonical form: the document has RFC 8785 bytes; `run_id` is their SHA-256. The file itself may
+    be indented.
+ 4. The signature: exactly one, by the key it carries, over those bytes and our payload type.
+ 5. The schema, the configuration id, the workload's hash: each recomputed.
+ 6. Evidence: each piece has the digest, size and line count that were signed, and decodes.
+ 7. The journal: its chain is whole and ends at the signed head; it opens with this configuration
+    and this plan; every trial that starts ends, and no other ends.
+ 8. Requests: each trial offered the rows that the workload draws, when due, none left out, none
+    of a trial that the journal does not name.
+ 9. Recomputation: `claims.derive` comes to the file's numbers, |a - b| <= 5e-7 max(|a|, |b|).
+10. Plausibility: no request that ends before it starts or yields more than was asked; power from
+    the source and the boards that are named; dates that are those of the journal.
+
+Each refusal is a VerificationError that carries the number. Not checked, because no file can show
+it: that the measurement took place. Whoever makes up consistent evidence passes all ten.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import InitVar, dataclass
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+from pydantic import ValidationError
+
+from tokenwatt_site.canonical import JsonValue, canonical_bytes, load_json, read_file, sha256_hex
+from tokenwatt_site.claims import Evidence, derive
+from tokenwatt_site.errors import InputError, Problem, TokenwattError, VerificationError
+from tokenwatt_site.evidence import (
+    EvidenceFile,
+    decode_power,
+    decode_requests,
+    fetch,
+)
+from tokenwatt_site.journal import head, parse
+from tokenwatt_site.run import (
+    RUN_SCHEMA,
+    Claims,
+    ClaimsOnlyRecord,
+    Run,
+    Signature,
+    signed_bytes,
+)
+from tokenwatt_site.spec import validation_problems
+from tokenwatt_site.trials import read_trials
+from tokenwatt_site.trust import signature
+from tokenwatt_site.trust.consistency import (
+    check_dates,
+    check_journal,
+    check_power,
+    check_requests,
+    expect_equal,
+    first_difference,
+)
+from tokenwatt_site.trust.keyring import Keyring
+from tokenwatt_site.workload import workload_of
+
+KeyState: TypeAlias = Literal["known", "unknown"]
+
+REQUIRED_ROLES = frozenset({"journal", "requests"})
+ROLES = REQUIRED_ROLES | {"power"}
+MAX_RUN_EVIDENCE_BYTES = 128 << 20
+"""Of all evidence of one run together, uncompressed; 45,000 requests take about 4 MB."""
+
+_MADE_HERE: Final = object()
+
+
+@dataclass(frozen=True, slots=True)
+class ValidatedRun:
+    """A run that passed every check; made by `verify_run` and `read_tree` alone.
+
+    `claims` are the numbers recomputed here from the evidence (equal to the file's own), and
+    `run_id` is of the file's own bytes. `key_state` is "known" when the key is registered under
+    site_src/keys/, and `signer` its registered name.
+    """
+
+    path: Path
+    run: Run
+    run_id: str
+    claims: Claims
+    evidence: Evidence
+    keyid: str
+    key_state: KeyState
+    signer: str | None
+    made_by: InitVar[object] = None
+
+    def __post_init__(self, made_by: object) -> None:
+        if made_by is not _MADE_HERE:
+            raise TypeError("a ValidatedRun is made by trust.verify alone")
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """What a folder of runs holds, each part in the order of the paths."""
+
+    valid: tuple[ValidatedRun, ...]
+    quoted: tuple[tuple[Path, ClaimsOnlyRecord], ...]
+    refused: tuple[tuple[Path, TokenwattError], ...]
+
+
+def verify_run(path: Path, *, root: Path, keyring: Keyring) -> ValidatedRun:
+    """Check a run file and the evidence beside it, and recompute its numbers.
+
+    A key that is not registered is no fault: the result says "unknown".
+
+    Args:
+        path: the run file; its evidence is in `evidence/` beside it.
+        root: the folder that the file must lie in.
+        keyring: the registered keys.
+
+    Raises:
+        VerificationError: with the number of the first check that failed.
+    """
+    return _verified(path, _document(path, root), keyring)
+
+
+def load_claims_only(path: Path) -> ClaimsOnlyRecord:
+    """Read a record that is only quoted: strict load and schema, nothing is recomputed.
+
+    Raises:
+        InputError: every field that is wrong.
+    """
+    return _quoted(path, load_json(read_file(path), source=str(path)))
+
+
+def read_tree(runs_folder: Path, keyring: Keyring) -> Tree:
+    """Read every `*.json` under a folder; its place and name carry no meaning.
+
+    Of several copies of a run one counts: one signed with a known key, else the first path. (Anyone
+    can sign another's document again, and must not take its publisher's place by that.) Symbolic
+    links are refused, not followed. A folder that is not there is empty.
+    """
+    runs: list[ValidatedRun] = []
+    quoted: list[tuple[Path, ClaimsOnlyRecord]] = []
+    refused: list[tuple[Path, TokenwattError]] = []
+    for path in _candidates(runs_folder):
+        try:
+            document = _document(path, runs_folder)
+            if isinstance(document, dict) and "record_schema" in document:
+                quoted.append((path, _quoted(path, document)))
+            else:
+                runs.append(_verified(path, document, keyring))
+        except TokenwattError as error:
+            refused.append((path, error))
+    chosen: dict[str, Path] = {}
+    for run in sorted(runs, key=lambda run: (run.key_state != "known", run.path)):
+        chosen.setdefault(f"run {run.run_id}", run.path)
+    for path, record in quoted:
+        chosen.setdefault(f"record {record.id}", path)
+    named = [(run.path, f"run {run.run_id}") for run in runs]
+    named += [(path, f"record {record.id}") for path, record in quoted]
+    refused += [
+        (path, InputError(Problem(f"is a copy of {name}", file=str(path), found=str(chosen[name]))))
+        for path, name in named
+        if chosen[name] != path
+    ]
+    kept = set(chosen.values())
+    return Tree(
+        tuple(run for run in runs if run.path in kept),
+        tuple(item for item in quoted if item[0] in kept),
+        tuple(sorted(refused, key=lambda item: item[0])),
+    )
+
+
+def _candidates(folder: Path) -> list[Path]:
+    found: list[Path] = []
+    for where, folders, files in os.walk(folder, followlinks=False):
+        # A link to a folder is named, so that it is refused in the open and not passed over.
+        found += [Path(where, name) for name in folders if Path(where, name).is_symlink()]
+        found += [Path(where, name) for name in files if name.endswith(".json")]
+    return sorted(found)
+
+
+def _quoted(path: Path, document: JsonValue) -> ClaimsOnlyRecord:
+    try:
+        return ClaimsOnlyRecord.model_validate_json(canonical_bytes(document))
+    except ValidationError as error:
+        raise InputError(*validation_problems(error, source=str(path))) from error
+
+
+@contextmanager
+def _check(number: int, path: Path) -> Iterator[None]:
+    """Give what goes wrong inside the number of the check, and the file's name."""
+    try:
+        yield
+    except TokenwattError as error:
+        raise VerificationError(number, *(_in_file(p, path) for p in error.problems)) from error
+
+
+def _in_file(problem: Problem, path: Path) -> Problem:
+    return Problem(
+        what=problem.what,
+        file=problem.file or str(path),
+        line=problem.line,
+        field=problem.field,
+        found=problem.found,
+        expected=problem.expected,
+        remedy=problem.remedy,
+    )
+
+
+def _document(path: Path, root: Path) -> JsonValue:
+    # (1) the file
+    with _check(1, path):
+        try:
+            inside = path.absolute().relative_to(root.absolute())
+            real = root.resolve() / inside == path.resolve()
+        except (ValueError, OSError, RuntimeError):
+            real = False
+        if not real:
+            raise InputError(
+                Problem(
+                    "is reached by a symbolic link or lies outside the folder",
+                    expected=f"a regular file under {root}",
+                )
+            )
+        data = read_file(path)
+    # (2) strict JSON
+    with _check(2, path):
+        return load_json(data, source=str(path))
+
+
+def _verified(path: Path, document: JsonValue, keyring: Keyring) -> ValidatedRun:
+    # (2) a run document
+    with _check(2, path):
+        _expect_run(document)
+    # (3) canonical form
+    with _check(3, path):
+        body = signed_bytes(document)
+    # (4) the signature, before any other part of the document is looked at
+    with _check(4, path):
+        signed = _one_signature(document.get("signatures"), str(path))
+        signature.check(body, signed)
+    # (5) schema, configuration id, workload
+    with _check(5, path):
+        run = _run(document, str(path))
+    # (6) evidence
+    with _check(6, path):
+        raw = _fetched(path.parent, run.evidence)
+        evidence = Evidence(
+            journal=(),
+            requests=decode_requests(raw["requests"], source=f"{path}: requests"),
+            power=decode_power(raw["power"], source=f"{path}: power") if "power" in raw else None,
+        )
+    # (7) the journal
+    with _check(7, path):
+        journal = parse(raw["journal"], f"{path}: journal")
+        expect_equal("journal_head", run.journal_head, head(raw["journal"]))
+        check_journal(run, journal)
+        evidence = Evidence(journal, evidence.requests, evidence.power)
+    # (8) requests
+    with _check(8, path):
+        read_trials(run.spec, evidence)
+    # (9) recomputation
+    with _check(9, path):
+        claims = _recomputed(run, evidence)
+    # (10) plausibility
+    with _check(10, path):
+        check_dates(run, journal)
+        check_requests(evidence.requests)
+        check_power(run, evidence.power)
+    signer = keyring.name_of(signed.keyid)
+    return ValidatedRun(
+        path=path,
+        run=run,
+        run_id=sha256_hex(body),
+        claims=claims,
+        evidence=evidence,
+        keyid=signed.keyid,
+        key_state="unknown" if signer is None else "known",
+        signer=signer,
+        made_by=_MADE_HERE,
+    )
+
+
+def _expect_run(document: JsonValue) -> None:
+    if not isinstance(document, dict) or "run_schema" not in document:
+        raise InputError(
+            Problem("is no run file", expected=f'a JSON object with "run_schema": "{RUN_SCHEMA}"')
+        )
+    if (found := document["run_schema"]) != RUN_SCHEMA:
+        raise InputError(
+            Problem(
+                "has a format that this version does not read",
+                field="run_schema",
+                found=repr(found)[:80],
+                expected=repr(RUN_SCHEMA),
+            )
+        )
+
+
+def _one_signature(signatures: JsonValue, source: str) -> Signature:
+    if not isinstance(signatures, list) or len(signatures) != 1:
+        count = len(signatures) if isinstance(signatures, list) else "none"
+        raise InputError(
+            Problem("signatures", found=str(count), expected="exactly 1", field="signatures")
+        )
+    try:
+        return Signature.model_validate_json(canonical_bytes(signatures[0]))
+    except ValidationError as error:
+        raise InputError(*validation_problems(error, source=source)) from error
+
+
+def _run(document: JsonValue, source: str) -> Run:
+    try:
+        run = Run.model_validate_json(canonical_bytes(document))
+    except ValidationError as error:
+        raise InputError(*validation_problems(error, source=source)) from error
+    expect_equal("configuration", run.configuration, run.spec.configuration_id)
+    workload_of(run.spec.setup)
+    return run
+
+
+def _fetched(folder: Path, entries: Sequence[EvidenceFile]) -> dict[str, bytes]:
+    """Return the evidence by role; `journal` and `requests` are there."""
+    roles = [entry.role for entry in entries]
+    if len(set(roles)) != len(roles) or not REQUIRED_ROLES <= set(roles) <= ROLES:
+        raise InputError(
+            Problem(
+                "evidence roles",
+                field="evidence",
+                found=", ".join(roles)[:200],
+                expected="journal and requests, with power or without, each once",
+            )
+        )
+    if (total := sum(entry.bytes for entry in entries)) > MAX_RUN_EVIDENCE_BYTES:
+        raise InputError(
+            Problem(
+                "is more evidence than is read",
+                field="evidence",
+                found=f"{total:,} bytes",
+                expected=f"at most {MAX_RUN_EVIDENCE_BYTES:,} bytes",
+            )
+        )
+    return {entry.role: fetch(folder, entry) for entry in entries}
+
+
+def _recomputed(run: Run, evidence: Evidence) -> Claims:
+    try:
+        claims = derive(run.spec, evidence)
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        # Evidence that derive was not made for must cost one run, not the site.
+        raise InputError(
+            Problem(f"nothing can be derived from the evidence ({type(error).__name__}: {error})")
+        ) from error
+    if different := first_difference(run.claims.to_json(), claims.to_json(), "claims"):
+        field, found, expected = different
+        raise InputError(
+            Problem(
+                "does not follow from the evidence",
+                field=field,
+                found=repr(found)[:200],
+                expected=repr(expected)[:200],
+            )
+        )
+    return claims
