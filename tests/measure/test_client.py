@@ -1,0 +1,494 @@
+from __future__ import annotations
+
+import gc
+import json
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pytest
+
+from tokenwatt_site.errors import UsageError
+from tokenwatt_site.evidence import RequestRecord, Status
+from tokenwatt_site.measure import connection as connection_module
+from tokenwatt_site.measure.client import Offered, PlannedRequest, Target, offer
+from tokenwatt_site.simulate.script import Script, named
+from tokenwatt_site.simulate.server import ScriptOf, Served, SimulatedServer
+
+MS = 1_000_000
+QUICK = Script(ttft_ms=4, interval_ms=2)
+
+
+def never(_: int, __: Sequence[RequestRecord]) -> bool:
+    return False
+
+
+def body(asked: int = 4, **more: Any) -> bytes:
+    request = {
+        "model": "simulated",
+        "prompt": [1, 2, 3],
+        "max_tokens": asked,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "ignore_eos": True,
+        **more,
+    }
+    return json.dumps(request).encode()
+
+
+def planned(due_ms: Sequence[float], asked: int = 4, **more: Any) -> list[PlannedRequest]:
+    return [
+        PlannedRequest(row, round(due * MS), body(asked, **more), 3, asked)
+        for row, due in enumerate(due_ms)
+    ]
+
+
+def send(
+    plan: Sequence[PlannedRequest],
+    url: str,
+    *,
+    api: Any = "completions",
+    timeout_ms: int = 5_000,
+    watch: Callable[[int, Sequence[RequestRecord]], bool] = never,
+) -> Offered:
+    return offer(
+        plan,
+        Target.from_url(url, api),
+        repeat=2,
+        trial=7,
+        request_timeout_ns=timeout_ms * MS,
+        watch=watch,
+        watch_every_ns=MS,
+    )
+
+
+def serve(
+    script: Script | ScriptOf | str, plan: Sequence[PlannedRequest], **options: Any
+) -> tuple[Offered, list[Served]]:
+    """Send `plan` to a server with `script`; return what was seen, and the truth."""
+    with SimulatedServer(named(script, QUICK) if isinstance(script, str) else script) as server:
+        offered = send(plan, server.url, **options)
+    return offered, server.log
+
+
+def statuses(offered: Offered) -> list[Status]:
+    return [record.status for record in offered.records]
+
+
+@contextmanager
+def scripted_socket(answers: Callable[[socket.socket, int], None]) -> Iterator[str]:
+    """A server whose every connection is handled by `answers`, for what real servers do not do."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    threads: list[threading.Thread] = []
+
+    def handle(accepted: socket.socket, number: int) -> None:
+        with accepted, suppress(OSError):
+            answers(accepted, number)
+
+    def accept() -> None:
+        with suppress(OSError):
+            while True:
+                accepted, _ = listener.accept()
+                threads.append(
+                    threading.Thread(target=handle, args=(accepted, len(threads)), daemon=True)
+                )
+                threads[-1].start()
+
+    acceptor = threading.Thread(target=accept, daemon=True)
+    acceptor.start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        acceptor.join()
+        for thread in threads:
+            thread.join()
+
+
+def read_request(accepted: socket.socket) -> bytes:
+    data = b""
+    while b"\r\n\r\n" not in data:
+        data += accepted.recv(65536) or b"\r\n\r\n"
+    head, _, rest = data.partition(b"\r\n\r\n")
+    length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0] or 0)
+    while len(rest) < length:
+        rest += accepted.recv(65536)
+    return rest
+
+
+# What is seen is what happened.
+
+
+@pytest.mark.parametrize("api", ["completions", "chat"])
+def test_every_stamp_lies_between_the_true_sending_and_the_next_event(api: str) -> None:
+    messages = [{"role": "user", "content": "one two three"}]
+    offered, truth = serve("", planned([0, 3, 5, 30], messages=messages), api=api)
+    assert statuses(offered) == [Status.OK] * 4
+    assert offered.errors == ()
+    for record, served in zip(offered.records, truth, strict=True):
+        first, last = (served.sent[i][0].monotonic_ns - offered.epoch_ns for i in (0, -1))
+        assert record.due_ns <= (record.sent_ns or 0)
+        assert (record.sent_ns or 0) <= served.received.monotonic_ns - offered.epoch_ns
+        assert record.first_ns is not None
+        assert record.last_ns is not None
+        assert first - 1000 <= record.first_ns <= record.last_ns <= record.end_ns
+        assert last - 1000 <= record.last_ns
+        assert (record.repeat, record.trial, record.prompt_asked) == (2, 7, 3)
+        assert (record.prompt_tokens, record.output_tokens) == (3, 4)
+        assert (record.first_tokens, record.events) == (1, 4)
+
+
+def test_the_kernels_stamps_are_used_where_there_are_any() -> None:
+    offered, _ = serve("", planned([0, 1]))
+    assert offered.stamps == ("kernel" if connection_module._KERNEL_STAMPS else "user space")
+
+
+def test_without_kernel_stamps_each_time_is_bounded_by_the_poll_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connection_module, "_KERNEL_STAMPS", False)
+    offered, truth = serve("", planned([0, 1, 2]))
+    assert offered.stamps == "user space"
+    assert statuses(offered) == [Status.OK] * 3
+    for record, served in zip(offered.records, truth, strict=True):
+        sent_ns = served.sent[0][0].monotonic_ns - offered.epoch_ns
+        assert record.uncertainty_ns > 0
+        assert record.first_ns is not None
+        assert sent_ns <= record.first_ns
+
+
+@pytest.mark.parametrize(
+    "script", ["fragment:1", "fragment:7", "crlf", "cr", "comments", "close", "no-end-mark"]
+)
+def test_no_way_of_writing_the_stream_changes_what_is_read(script: str) -> None:
+    offered, _ = serve(script, planned([0, 1, 30]))
+    assert statuses(offered) == [Status.OK] * 3
+    assert [(r.events, r.output_tokens, r.first_tokens) for r in offered.records] == [(4, 4, 1)] * 3
+
+
+def test_a1_an_early_role_chunk_starts_no_clock() -> None:
+    offered, truth = serve(
+        "role-early", planned([0], messages=[{"role": "user", "content": "a"}]), api="chat"
+    )
+    (record,) = offered.records
+    assert record.first_ns is not None
+    assert record.first_ns >= truth[0].sent[0][0].monotonic_ns - offered.epoch_ns - 1000
+    assert record.first_ns - record.due_ns >= 4 * MS
+
+
+def test_a2_an_answer_without_usage_or_tokens_is_a_failure() -> None:
+    offered, _ = serve("no-usage", planned([0]))
+    assert statuses(offered) == [Status.NO_USAGE]
+    assert offered.errors == ("1 x the engine told no usage",)
+
+
+def test_a3_the_first_interval_starts_at_the_first_token_and_not_before() -> None:
+    offered, truth = serve(Script(ttft_ms=60, interval_ms=1), planned([0], 3))
+    (record,) = offered.records
+    assert record.first_ns is not None
+    assert record.first_ns >= 60 * MS
+    assert record.first_ns >= truth[0].sent[0][0].monotonic_ns - offered.epoch_ns - 1000
+
+
+def test_a4_several_tokens_per_chunk_with_growing_usage() -> None:
+    offered, truth = serve("multi:4,usage-every-chunk", planned([0], 10))
+    (record,) = offered.records
+    assert (record.first_tokens, record.events, record.output_tokens) == (4, 3, 10)
+    assert [count for _, count in truth[0].sent] == [4, 4, 2]
+
+
+def test_a5_tokens_without_text_arrive_with_usage() -> None:
+    offered, truth = serve("silent", planned([0], 3))
+    (record,) = offered.records
+    assert (record.events, record.status) == (3, Status.OK)
+    assert record.first_ns is not None
+    assert record.first_ns >= truth[0].sent[0][0].monotonic_ns - offered.epoch_ns - 1000
+
+
+@pytest.mark.parametrize("script", ["reasoning", "tool-calls"])
+def test_a6_reasoning_and_tool_calls_count_as_tokens(script: str) -> None:
+    plan = planned([0], messages=[{"role": "user", "content": "a"}])
+    offered, _ = serve(script, plan, api="chat")
+    assert [(r.events, r.status) for r in offered.records] == [(4, Status.OK)]
+
+
+def test_a8_usage_in_the_last_chunk_and_more_tokens_than_chunks() -> None:
+    offered, _ = serve("usage-last-chunk,multi:3", planned([0], 9))
+    assert [(r.events, r.output_tokens, r.status) for r in offered.records] == [(3, 9, Status.OK)]
+
+
+def test_cached_prompt_tokens_are_recorded() -> None:
+    offered, _ = serve("cached:2", planned([0]))
+    assert offered.records[0].cached_tokens == 2
+
+
+# How a request may end.
+
+
+@pytest.mark.parametrize(
+    ("script", "status", "message"),
+    [
+        ("http:500", Status.HTTP_ERROR, "HTTP 500: the script says so"),
+        ("error:2", Status.STREAM_ERROR, "the script says so"),
+        ("drop:2", Status.DISCONNECTED, "closed the connection before the end"),
+        ("short:3", Status.SHORT_OUTPUT, "shorter than asked (finish reason stop)"),
+        ("ignores-ignore-eos", Status.SHORT_OUTPUT, "shorter than asked"),
+        ("no-usage", Status.NO_USAGE, "told no usage"),
+    ],
+)
+def test_each_failure_has_its_status_and_its_message(
+    script: str, status: Status, message: str
+) -> None:
+    offered, _ = serve(script, planned([0, 1]))
+    assert statuses(offered) == [status, status]
+    assert offered.errors[0].startswith("2 x ")
+    assert message in offered.errors[0]
+
+
+def test_another_model_than_the_engine_has_is_an_http_error() -> None:
+    offered, _ = serve("", planned([0], model="other"))
+    assert statuses(offered) == [Status.HTTP_ERROR]
+    assert "HTTP 404" in offered.errors[0]
+
+
+@pytest.mark.parametrize(("script", "events"), [("hang:-1", 0), ("hang:0", 0), ("hang:2", 2)])
+def test_a15_a_half_open_stream_ends_at_its_deadline(script: str, events: int) -> None:
+    offered, _ = serve(script, planned([0, 10]), timeout_ms=120)
+    assert statuses(offered) == [Status.TIMED_OUT] * 2
+    for record in offered.records:
+        assert record.events == events
+        assert record.end_ns >= record.due_ns + 120 * MS
+
+
+def test_nobody_listening_is_a_disconnection_with_a_message() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}"
+    offered = send(planned([0, 1]), url)
+    assert statuses(offered) == [Status.DISCONNECTED] * 2
+    assert offered.errors == ("2 x cannot connect: Connection refused",)
+    assert [r.sent_ns for r in offered.records] == [None, None]
+
+
+def test_without_a_descriptor_left_a_request_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    def exhausted(*_: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(socket, "socket", exhausted)
+    offered = send(planned([0]), "http://127.0.0.1:9")
+    assert statuses(offered) == [Status.NOT_SENT]
+    assert offered.errors == ("1 x cannot connect: Too many open files",)
+
+
+def test_an_answer_that_is_no_http_is_a_stream_error() -> None:
+    def answers(accepted: socket.socket, _: int) -> None:
+        read_request(accepted)
+        accepted.sendall(b"220 mail.example ESMTP\r\n")
+        accepted.recv(1)
+
+    with scripted_socket(answers) as url:
+        offered = send(planned([0]), url)
+    assert statuses(offered) == [Status.STREAM_ERROR]
+    assert offered.errors == ("1 x this is no HTTP/1 response",)
+
+
+def test_an_answer_before_the_request_is_whole_is_read() -> None:
+    def answers(accepted: socket.socket, _: int) -> None:
+        accepted.recv(10)
+        accepted.sendall(b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n")
+        while accepted.recv(1 << 20):
+            pass
+
+    plan = [PlannedRequest(0, 0, body() + b" " * (8 << 20), 3, 4)]
+    with scripted_socket(answers) as url:
+        offered = send(plan, url)
+    assert statuses(offered) == [Status.HTTP_ERROR]
+
+
+def test_a_request_larger_than_the_socket_takes_at_once_arrives_whole() -> None:
+    large = body() + b" " * (4 << 20)
+    with SimulatedServer(QUICK) as server:
+        offered = send([PlannedRequest(0, 0, large, 3, 4)], server.url)
+    assert statuses(offered) == [Status.OK]
+    assert server.log[0].body == large
+
+
+def test_a_connection_that_is_reset_is_a_disconnection() -> None:
+    def answers(accepted: socket.socket, _: int) -> None:
+        read_request(accepted)
+        accepted.sendall(b"HTTP/1.1 200 OK\r\n")
+        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+    with scripted_socket(answers) as url:
+        offered = send(planned([0]), url)
+    assert statuses(offered) == [Status.DISCONNECTED]
+    assert offered.errors == ("1 x Connection reset by peer",)
+
+
+# Connections.
+
+
+def test_a13_connections_are_kept_and_opened_before_they_are_needed() -> None:
+    with SimulatedServer(QUICK) as server:
+        offered = send(planned([0, 40, 80, 120, 160, 200]), server.url)
+    assert statuses(offered) == [Status.OK] * 6
+    assert server.connections == offered.connects == 2
+    assert offered.redials == 0
+
+
+def test_idle_connections_do_not_fill_up_an_engine_with_few_threads() -> None:
+    with SimulatedServer(Script(ttft_ms=30, interval_ms=1)) as server:
+
+        def watch(_: int, records: Sequence[RequestRecord]) -> bool:
+            ended = [record.status is Status.OK for record in records]
+            return len(ended) == 20 and all(ended) and server.idle() <= 3
+
+        offered = send(planned([0] * 20 + [20_000]), server.url, watch=watch)
+    assert statuses(offered) == [Status.OK] * 20
+
+
+def test_a_connection_on_which_bytes_come_unasked_is_not_used() -> None:
+    def answers(accepted: socket.socket, number: int) -> None:
+        if number == 0:
+            accepted.sendall(b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n")
+            accepted.recv(1)
+            return
+        read_request(accepted)
+        accepted.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        accepted.recv(1)
+
+    with scripted_socket(answers) as url:
+        offered = send(planned([100]), url)
+    assert statuses(offered) == [Status.NO_USAGE]
+    assert offered.connects == 2
+
+
+def test_a_kept_connection_that_the_server_closed_is_dialled_again_once() -> None:
+    def answers(accepted: socket.socket, number: int) -> None:
+        read_request(accepted)
+        if number < 2:
+            return  # closes the connection that was opened ahead, without a byte
+        text = b'data: {"choices":[{"text":"x"}],"usage":{"completion_tokens":4}}\n\n'
+        accepted.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(text), text))
+        accepted.recv(1)
+
+    with scripted_socket(answers) as url:
+        offered = send(planned([0]), url)
+    assert statuses(offered) == [Status.OK]
+    assert offered.redials == 1
+
+
+def test_a_connection_that_is_closed_twice_is_a_disconnection() -> None:
+    def answers(accepted: socket.socket, _: int) -> None:
+        read_request(accepted)
+
+    with scripted_socket(answers) as url:
+        offered = send(planned([0]), url)
+    assert statuses(offered) == [Status.DISCONNECTED]
+    assert offered.redials == 1
+
+
+# Open loop.
+
+
+def test_a11_requests_are_sent_when_due_whatever_became_of_the_others() -> None:
+    def script_of(number: int) -> Script:
+        return named("hang:1" if number % 2 == 0 else "", QUICK)
+
+    offered, truth = serve(script_of, planned([0, 5, 10, 15, 20, 25]), timeout_ms=400)
+    by_row = dict(enumerate(statuses(offered)))
+    assert sorted(by_row.values()) == [Status.OK] * 3 + [Status.TIMED_OUT] * 3
+    hung_until = min(r.end_ns for r in offered.records if r.status is Status.TIMED_OUT)
+    assert all((r.sent_ns or 0) < hung_until for r in offered.records)
+    assert len(truth) == 6
+
+
+def test_a11_times_count_from_when_a_request_was_due_and_not_from_when_it_was_sent() -> None:
+    offered, _ = serve("", planned([0, 0, 0, 0]))
+    assert all((r.sent_ns or -1) >= r.due_ns == 0 for r in offered.records)
+    assert all(r.first_ns is not None and r.first_ns >= 4 * MS for r in offered.records)
+
+
+def test_records_come_in_the_order_of_the_plan_whatever_order_it_was_given_in() -> None:
+    plan = planned([0, 5, 10])
+    offered, _ = serve("", plan[::-1])
+    assert [record.row for record in offered.records] == [0, 1, 2]
+
+
+def test_an_empty_plan_is_an_empty_trial() -> None:
+    offered = send([], "http://127.0.0.1:9")
+    assert offered.records == ()
+
+
+# Watching and stopping.
+
+
+def test_the_watcher_sees_dispatched_requests_and_their_time_is_known_until_their_end() -> None:
+    seen: list[tuple[int, list[RequestRecord]]] = []
+
+    def watch(now_ns: int, records: Sequence[RequestRecord]) -> bool:
+        seen.append((now_ns, list(records)))
+        return False
+
+    offered, _ = serve("", planned([0, 20, 40], 8), watch=watch)
+    final = {record.row: record for record in offered.records}
+    assert seen
+    for now_ns, records in seen:
+        assert [record.row for record in records] == list(range(len(records)))
+        for record in records:
+            assert record.due_ns <= now_ns
+            if record.status is not Status.CENSORED:
+                assert record == final[record.row]
+                continue
+            assert record.end_ns <= now_ns
+            if record.first_ns is None:
+                # Nothing arrived before end_ns that the watcher was not told.
+                assert (final[record.row].first_ns or 0) >= record.end_ns
+
+
+def test_a_watcher_that_stops_the_trial_censors_what_is_open_and_drops_what_is_not_due() -> None:
+    def watch(_: int, records: Sequence[RequestRecord]) -> bool:
+        return any(record.events >= 2 for record in records)
+
+    offered, truth = serve(Script(ttft_ms=4, interval_ms=30), planned([0, 1, 100_000]), watch=watch)
+    assert [r.row for r in offered.records] == [0, 1]
+    assert statuses(offered) == [Status.CENSORED] * 2
+    assert offered.records[0].first_ns is not None
+    assert [served.ended for served in truth] == ["client gone"] * 2
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+def test_an_interruption_closes_every_connection_and_goes_on(error: type[BaseException]) -> None:
+    def watch(_: int, __: Sequence[RequestRecord]) -> bool:
+        raise error
+
+    with SimulatedServer(named("hang:1", QUICK)) as server:
+        with pytest.raises(error):
+            send(planned([0, 1, 2]), server.url, watch=watch)
+        server.wait_until_unused()
+    assert gc.isenabled()
+    assert {served.ended for served in server.log} <= {"client gone"}
+
+
+def test_a_clock_that_is_set_during_the_trial_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not connection_module._KERNEL_STAMPS:
+        pytest.skip("no kernel stamps here")
+    shift = [0]
+
+    def watch(_: int, __: Sequence[RequestRecord]) -> bool:
+        shift[0] = 5 * MS
+        return False
+
+    true_time = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: true_time() + shift[0])
+    offered, _ = serve("", planned([0]), watch=watch)
+    assert any("clock was set by 5.0 ms" in message for message in offered.errors)
+
+
+def test_a_host_without_an_address_is_a_usage_error() -> None:
+    with pytest.raises(UsageError, match="has no address"):
+        send(planned([0]), "http://host.invalid:1")

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import socket
+import time
+from typing import Any
+
+import pytest
+
+from tokenwatt_site.errors import UsageError
+from tokenwatt_site.measure import connection as connection_module
+from tokenwatt_site.measure.connection import ClockPair, Connection, Target
+
+
+@pytest.mark.parametrize(
+    ("url", "api", "target"),
+    [
+        ("http://h:1", "completions", Target("h", 1, "/v1/completions")),
+        ("http://h:1/v1/", "chat", Target("h", 1, "/v1/chat/completions")),
+        ("http://h/base", "chat", Target("h", 80, "/base/v1/chat/completions")),
+        ("http://[::1]:8000", "completions", Target("::1", 8000, "/v1/completions")),
+    ],
+)
+def test_a_target_is_read_from_a_base_url(url: str, api: Any, target: Target) -> None:
+    assert Target.from_url(url, api) == target
+
+
+@pytest.mark.parametrize("url", ["https://h", "http://", "ftp://h", "http://h:0", "http://h:x"])
+def test_what_is_no_plain_http_url_is_a_usage_error(url: str) -> None:
+    with pytest.raises(UsageError, match="plain HTTP only so far"):
+        Target.from_url(url, "chat")
+
+
+def test_the_head_names_host_and_path() -> None:
+    head = Target("::1", 8000, "/v1/completions").head()
+    assert head.startswith(b"POST /v1/completions HTTP/1.1\r\nHost: [::1]:8000\r\n")
+    assert head.endswith(b"Content-Length: ")
+
+
+def test_the_clocks_differ_by_what_was_read_within_its_error() -> None:
+    pair = ClockPair.read()
+    before = time.monotonic_ns()
+    real = time.time_ns()
+    after = time.monotonic_ns()
+    slack = pair.error_ns + 1_000_000  # the clock may be slewed meanwhile
+    assert before - slack <= real - pair.offset_ns <= after + slack
+
+
+def test_what_is_read_comes_with_the_kernels_stamp_where_there_is_one() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        connection = Connection(socket.AF_INET, listener.getsockname())
+        accepted, _ = listener.accept()
+        with accepted, connection.sock:
+            with pytest.raises(BlockingIOError):
+                connection.receive()
+            connection.sock.settimeout(10)
+            while True:
+                before = time.time_ns()
+                accepted.sendall(b"x")
+                data, stamp_ns = connection.receive()
+                assert data == b"x"
+                # The kernel starts to stamp a moment after it was asked to.
+                if stamp_ns is not None or not connection_module._KERNEL_STAMPS:
+                    break
+    if stamp_ns is not None:
+        assert before <= stamp_ns <= time.time_ns()
+
+
+def test_of_several_addresses_the_one_that_listens_is_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        dead = closed.getsockname()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        alive = listener.getsockname()
+        found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", a) for a in (dead, alive)]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+        assert Target("localhost", 1, "/").resolve() == (socket.AF_INET, alive)
+    assert Target("localhost", 1, "/").resolve() == (socket.AF_INET, dead)
+
+
+def test_a_refused_connection_leaves_no_socket_behind() -> None:
+    with pytest.raises(OSError, match=r"denied|unreachable|Invalid"):
+        Connection(socket.AF_INET, ("255.255.255.255", 9))

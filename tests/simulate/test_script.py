@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tokenwatt_site.errors import UsageError
+from tokenwatt_site.simulate.script import Asked, Script, Step, named, steps
+
+MS = 1_000_000
+ASKED = Asked("completions", "simulated", 3, 4, include_usage=True, ignore_eos=True)
+
+
+def run(script: Script, asked: Asked = ASKED) -> list[Step]:
+    return list(steps(script, asked, 5))
+
+
+def chunks(made: list[Step]) -> list[Any]:
+    lines = b"".join(step.data for step in made).decode().splitlines()
+    return [json.loads(line[6:]) for line in lines if line.startswith("data: {")]
+
+
+def test_tokens_come_at_fixed_intervals_after_the_first() -> None:
+    made = run(Script(ttft_ms=20, interval_ms=5))
+    assert [step.after_ns for step in made] == [20 * MS, 25 * MS, 30 * MS, 35 * MS]
+    assert [step.then for step in made] == ["next", "next", "next", "end"]
+
+
+def test_an_event_of_several_tokens_comes_after_as_many_intervals() -> None:
+    made = run(named("multi:3", Script(ttft_ms=20, interval_ms=5)))
+    assert [(step.after_ns, step.tokens) for step in made] == [(20 * MS, 3), (35 * MS, 1)]
+
+
+@given(st.integers(1, 40), st.integers(1, 9), st.integers(1, 50) | st.none())
+def test_exactly_the_tokens_asked_for_are_sent_unless_the_script_is_short(
+    asked: int, at_once: int, short: int | None
+) -> None:
+    made = run(Script(tokens_per_event=at_once, short=short), replace(ASKED, output_tokens=asked))
+    total = min(asked, short or asked)
+    assert sum(step.tokens for step in made) == total
+    assert chunks(made)[-1]["usage"]["completion_tokens"] == total
+
+
+def test_usage_comes_in_its_own_chunk_only_when_asked() -> None:
+    assert chunks(run(Script()))[-1]["choices"] == []
+    assert all("usage" not in c for c in chunks(run(Script(), replace(ASKED, include_usage=False))))
+
+
+@pytest.mark.parametrize(
+    ("name", "counts"),
+    [
+        ("usage-last-chunk", [None, None, None, 4]),
+        ("usage-every-chunk", [1, 2, 3, 4, 4]),
+        ("no-usage", [None] * 4),
+    ],
+)
+def test_usage_is_where_the_dialect_puts_it(name: str, counts: list[int | None]) -> None:
+    told = [c.get("usage", {}).get("completion_tokens") for c in chunks(run(named(name)))]
+    assert told == counts
+
+
+def test_the_models_own_end_is_overridden_where_ignore_eos_is_honoured() -> None:
+    ends = Script(end_of_sequence=2)
+    assert sum(s.tokens for s in run(ends)) == 4
+    assert sum(s.tokens for s in run(ends, replace(ASKED, ignore_eos=False))) == 2
+    assert sum(s.tokens for s in run(named("ignores-ignore-eos"))) == 3
+
+
+def test_an_early_role_is_sent_on_receipt_and_has_no_tokens() -> None:
+    first = run(named("role-early"), replace(ASKED, api="chat"))[0]
+    assert (first.after_ns, first.tokens) == (0, 0)
+    assert chunks([first])[0]["choices"][0]["delta"] == {"role": "assistant", "content": ""}
+
+
+@pytest.mark.parametrize(
+    ("name", "then", "tokens"),
+    [("drop:2", "drop", 2), ("hang:0", "hang", 0), ("error:1", "end", 1)],
+)
+def test_a_fault_comes_after_as_many_tokens_as_it_says(name: str, then: str, tokens: int) -> None:
+    made = run(named(name))
+    assert made[-1].then == then
+    assert sum(step.tokens for step in made) == tokens
+
+
+@pytest.mark.parametrize("names", ["nonsense", "multi", "multi:x", "multi:", "hang:-"])
+def test_an_unknown_script_is_told_with_the_known_ones(names: str) -> None:
+    with pytest.raises(UsageError, match="role-early"):
+        named(names)
+
+
+def test_names_add_up() -> None:
+    script = named("role-early,multi:4,cached:2,")
+    assert (script.role, script.tokens_per_event, script.cached_tokens) == ("early", 4, 2)
+
+
+@pytest.mark.parametrize(
+    ("api", "request_", "tokens"),
+    [
+        ("completions", {"prompt": [7, 8]}, 2),
+        ("completions", {"prompt": "a b c"}, 3),
+        ("chat", {"messages": [{"role": "user", "content": "a b"}, {"content": "c"}]}, 3),
+    ],
+)
+def test_the_prompt_has_a_token_for_each_id_or_word(
+    api: Literal["completions", "chat"], request_: dict[str, Any], tokens: int
+) -> None:
+    body = json.dumps({**request_, "stream": True, "max_tokens": 4}).encode()
+    assert Asked.parse(api, body).prompt_tokens == tokens
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b"[" * 100_000,
+        b"{}",
+        b'{"stream": true}',
+        b'{"stream": true, "prompt": 5}',
+        b'{"stream": true, "prompt": "x", "max_tokens": 0}',
+        b'{"stream": true, "prompt": "x", "max_tokens": true}',
+        b"\xff",
+    ],
+)
+@pytest.mark.parametrize("api", ["completions", "chat"])
+def test_a_bad_request_is_a_value_error(api: Literal["completions", "chat"], body: bytes) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - its text is the answer 400's
+        Asked.parse(api, body)

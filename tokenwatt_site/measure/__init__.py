@@ -1,0 +1,1 @@
+"""Loading an engine and recording what it does."""

@@ -1,0 +1,154 @@
+"""One request and its answer: from stamped reads to a record. No input or output here."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tokenwatt_site.evidence import RequestRecord, Status
+from tokenwatt_site.measure.framing import ResponseFraming
+from tokenwatt_site.measure.stream import StreamParser, StreamSummary, error_text
+
+_MAX_PLAIN_BYTES = 64 << 10
+
+Read: TypeAlias = tuple[int, int, int, bytes]
+"""(stamp_ns, exact_ns, merged_ns, body): the arguments of `StreamParser.feed`."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRequest:
+    """One request to send `due_ns` after the start of the trial; `body` is finished JSON."""
+
+    row: int
+    due_ns: int
+    body: bytes
+    prompt_asked: int
+    output_asked: int
+
+
+class Exchange:
+    """What is known of one request. Framed with each read, parsed when there is time.
+
+    Attributes:
+        sent_ns: just before its first byte was sent.
+        fate: how the transport ended; None while it has not, OK when the response is whole.
+        end_ns: when it ended.
+        message: what the transport has to say to its end.
+        record: final, once it ended and everything is parsed.
+        queued: it waits to be parsed.
+    """
+
+    __slots__ = (
+        "_parser",
+        "_plain",
+        "_reads",
+        "answered",
+        "end_ns",
+        "fate",
+        "framing",
+        "message",
+        "planned",
+        "queued",
+        "record",
+        "redialled",
+        "sent_ns",
+    )
+
+    def __init__(self, planned: PlannedRequest) -> None:
+        self.planned = planned
+        self.framing = ResponseFraming()
+        self.sent_ns: int | None = None
+        self.answered = False
+        self.redialled = False
+        self.fate: Status | None = None
+        self.end_ns = planned.due_ns
+        self.message = ""
+        self.record: RequestRecord | None = None
+        self.queued = False
+        self._parser = StreamParser()
+        self._plain = b""
+        self._reads: deque[Read] = deque()
+
+    def take(self, stamp_ns: int, exact_ns: int, merged_ns: int, data: bytes) -> bool:
+        """Take what was read from the socket; True when the response is over."""
+        self.answered = True
+        body = self.framing.feed(data)
+        if body:
+            self._reads.append((stamp_ns, exact_ns, merged_ns, body))
+        return self.framing.over
+
+    def parse(self, reads: int) -> bool:
+        """Parse at most so many reads; True when none is left."""
+        while self._reads and reads > 0:
+            reads -= 1
+            read = self._reads.popleft()
+            if self.framing.status == 200:
+                self._parser.feed(*read)
+            else:
+                self._plain = (self._plain + read[3])[:_MAX_PLAIN_BYTES]
+        return not self._reads
+
+    def conclude(self, repeat: int, trial: int) -> str:
+        """Make the record, once the exchange has ended and is parsed; return what went wrong."""
+        summary = self._parser.summary()
+        if self.fate is Status.OK and self.framing.status == 200:
+            summary = self._parser.finish(self.end_ns, 0)
+        status, message = self._judge(summary)
+        self.record = self._make(repeat, trial, summary, status, self.end_ns)
+        return message
+
+    def snapshot(self, repeat: int, trial: int, now_ns: int) -> RequestRecord:
+        """Return the record, or what is known so far as CENSORED.
+
+        Its `end_ns` is then the moment until which nothing is unknown: of reads that wait to be
+        parsed, the first.
+        """
+        if self.record is not None:
+            return self.record
+        known_ns = min(now_ns, self._reads[0][0]) if self._reads else now_ns
+        return self._make(repeat, trial, self._parser.summary(), Status.CENSORED, known_ns)
+
+    def _judge(self, summary: StreamSummary) -> tuple[Status, str]:
+        fate = self.fate
+        # A connection that breaks after [DONE] takes nothing away.
+        whole = fate is Status.OK or (fate is Status.DISCONNECTED and summary.ended)
+        asked, got = self.planned.output_asked, summary.output_tokens
+        if whole and self.framing.status != 200:
+            told = error_text(self._plain)
+            return Status.HTTP_ERROR, f"HTTP {self.framing.status}" + (f": {told}" if told else "")
+        if summary.error is not None:
+            return Status.STREAM_ERROR, summary.error
+        if not whole:
+            assert fate is not None  # noqa: S101 - called once it ended
+            return fate, self.message
+        if got is None:
+            return Status.NO_USAGE, "the engine told no usage"
+        if got < asked or summary.first_ns is None:
+            why = f" (finish reason {summary.finish_reason})" if summary.finish_reason else ""
+            return Status.SHORT_OUTPUT, f"the output is shorter than asked{why}"
+        return Status.OK, ""
+
+    def _make(
+        self, repeat: int, trial: int, summary: StreamSummary, status: Status, end_ns: int
+    ) -> RequestRecord:
+        planned = self.planned
+        return RequestRecord(
+            repeat=repeat,
+            trial=trial,
+            row=planned.row,
+            due_ns=planned.due_ns,
+            sent_ns=self.sent_ns,
+            first_ns=summary.first_ns,
+            last_ns=summary.last_ns,
+            end_ns=max(end_ns, planned.due_ns, summary.last_ns or 0),
+            prompt_asked=planned.prompt_asked,
+            prompt_tokens=summary.prompt_tokens,
+            cached_tokens=summary.cached_tokens,
+            output_asked=planned.output_asked,
+            output_tokens=summary.output_tokens,
+            first_tokens=summary.first_tokens,
+            events=summary.events,
+            uncertainty_ns=summary.uncertainty_ns,
+            status=status,
+        )
