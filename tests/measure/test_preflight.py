@@ -1,0 +1,295 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.measure.stub_engine import StubEngine, honest, serving
+from tests.support.runs import small_spec_dict
+from tokenwatt_site.errors import EngineError, ReadBackError
+from tokenwatt_site.evidence import Board
+from tokenwatt_site.measure.endpoint import EngineFacts
+from tokenwatt_site.measure.power import ScriptedMeter
+from tokenwatt_site.measure.preflight import Preflight, compare, preflight
+from tokenwatt_site.spec import Spec, parse_spec
+
+FACTS = EngineFacts("llama.cpp", "b1", "c0ffee", ("toy", "other"), 4096, None, None)
+H200 = Board(uuid="GPU-1", name="NVIDIA H200", limit_mw=700_000)
+
+
+def spec(**changes: Any) -> Spec:
+    values = small_spec_dict()
+    values["setup"]["engine"] |= {"name": "llama.cpp", "version": "b1", "build": "c0ffee"}
+    values["endpoint"]["model"] = "toy"
+    values["setup"]["input_tokens"] = {"kind": "fixed", "tokens": 100}
+    values["setup"]["output_tokens"] = {"kind": "fixed", "tokens": 30}
+    for path, value in changes.items():
+        *folders, key = path.split("__")
+        place = values
+        for folder in folders:
+            place = place[folder]
+        place[key] = value
+    return parse_spec(values, source="test")
+
+
+def ids(number: int, tokens: int) -> list[int]:
+    return [1000 * number + i for i in range(tokens)]
+
+
+def words(number: int, tokens: int) -> str:
+    return " ".join(f"w{number}" for _ in range(tokens))
+
+
+def check(engine: StubEngine, asked: Spec | None = None, facts: EngineFacts = FACTS) -> Preflight:
+    asked = asked or spec()
+    with serving(engine) as url:
+        return preflight(asked, url, facts, words if asked.endpoint.api == "chat" else ids)
+
+
+def using(**changes: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    return lambda body: honest(body, **changes)
+
+
+def test_what_agrees_is_listed_as_read_back_and_the_rest_as_declared() -> None:
+    rows = {row.field: row for row in compare(spec(), FACTS)}
+
+    assert rows["setup.engine.version"].state == "read back"
+    assert rows["endpoint.model"].observed == "toy, other"
+    assert (rows["setup.driver"].observed, rows["setup.driver"].state) == (None, "declared")
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "found", "expected"),
+    [
+        ({"name": "vLLM"}, "setup.engine.name", "vLLM", "llama.cpp"),
+        ({"version": "b2"}, "setup.engine.version", "b2", "b1"),
+        ({"build": "deadbeef"}, "setup.engine.build", "deadbeef", "c0ffee"),
+        ({"models": ("toy-2",)}, "endpoint.model", "toy-2", "toy"),
+    ],
+)
+def test_a_mismatch_names_field_declared_and_observed(
+    changes: dict[str, Any], field: str, found: str, expected: str
+) -> None:
+    with pytest.raises(ReadBackError) as caught:
+        compare(spec(), replace(FACTS, **changes))
+
+    (problem,) = caught.value.problems
+    assert problem.field == field
+    assert problem.found == f"{found} (observed)"
+    assert problem.expected == f"{expected} (declared)"
+
+
+def test_every_mismatch_is_told_at_once() -> None:
+    with pytest.raises(ReadBackError) as caught:
+        compare(spec(), replace(FACTS, version="b2", build="x"))
+
+    assert len(caught.value.problems) == 2
+
+
+def test_a_field_not_recorded_is_listed_with_what_was_seen() -> None:
+    rows = {row.field: row for row in compare(spec(setup__engine__version="not recorded"), FACTS)}
+
+    assert rows["setup.engine.version"].declared == "not recorded"
+    assert rows["setup.engine.version"].observed == "b1"
+
+
+def test_an_engine_that_says_nothing_is_declared_only() -> None:
+    silent = EngineFacts(None, None, None, (), None, None, None)
+
+    assert {row.state for row in compare(spec(), silent)} == {"declared"}
+
+
+def boards_spec(**changes: Any) -> Spec:
+    accelerator = {
+        "model": "NVIDIA H200",
+        "count": 2,
+        "memory_gib": 141,
+        "rated_bandwidth_gb_s": 4800,
+        "power_limit_w": 700,
+    } | changes
+    return spec(
+        setup__accelerator=accelerator,
+        setup__driver="595.91.07 / CUDA 13.0",
+        setup__power={"sensor": "nvml", "scope": "gpu", "rate_hz": 1},
+    )
+
+
+def meter(*boards: Board, driver: str = "595.91.07", scope: str = "gpu") -> ScriptedMeter:
+    scripted = ScriptedMeter(boards, [])
+    scripted.driver, scripted.scope = driver, scope
+    return scripted
+
+
+@pytest.mark.parametrize("model", ["NVIDIA H200", "nvidia h200", "NVIDIA H200 SXM 141GB"])
+def test_boards_and_driver_are_compared_by_either_name(model: str) -> None:
+    rows = compare(boards_spec(model=model), FACTS, meter(H200, H200))
+
+    assert {row.state for row in rows} == {"read back"}
+
+
+@pytest.mark.parametrize(
+    ("board", "driver", "field"),
+    [
+        (H200.model_copy(update={"name": "NVIDIA H200 NVL"}), "595.91.07", "accelerator.model"),
+        (H200.model_copy(update={"limit_mw": 600_000}), "595.91.07", "power_limit_w"),
+        (H200, "595.91.08", "setup.driver"),
+    ],
+)
+def test_a_board_that_differs_is_named(board: Board, driver: str, field: str) -> None:
+    with pytest.raises(ReadBackError, match=field):
+        compare(boards_spec(), FACTS, meter(H200, board, driver=driver))
+
+
+def test_b11_a_missing_board_is_named() -> None:
+    with pytest.raises(ReadBackError, match=r"accelerator\.count"):
+        compare(boards_spec(), FACTS, meter(H200))
+
+
+def test_b9_a_meter_with_another_scope_is_named() -> None:
+    with pytest.raises(ReadBackError, match=r"setup\.power\.scope"):
+        compare(boards_spec(), FACTS, meter(H200, H200, scope="module"))
+
+
+def test_an_honest_engine_passes_and_fresh_prompts_stay_fresh() -> None:
+    engine = StubEngine()
+
+    found = check(engine)
+
+    assert found == Preflight(
+        accepts_unknown_model=False,
+        chat_overhead_tokens=0,
+        repeat_cached_tokens=0,
+        longest_asked=True,
+    )
+    asked = [body["prompt"] for body in engine.bodies if isinstance(body["prompt"], list)]
+    assert sum(asked.count(prompt) == 2 for prompt in asked) == 2  # one prompt, sent twice
+    assert (len(asked[3]), engine.bodies[4]["max_tokens"]) == (100, 30)
+
+
+def test_an_engine_that_takes_any_model_name_is_told() -> None:
+    assert check(StubEngine(models=())).accepts_unknown_model
+
+
+def test_the_tokens_of_a_chat_template_are_found() -> None:
+    found = check(StubEngine(usage=using(overhead=31)), spec(endpoint__api="chat"))
+
+    assert found.chat_overhead_tokens == 31
+
+
+def test_words_that_are_not_one_token_each_are_refused() -> None:
+    def double(body: dict[str, Any]) -> dict[str, Any]:
+        usage = honest(body)
+        return usage | {"prompt_tokens": 2 * usage["prompt_tokens"]}
+
+    with pytest.raises(EngineError, match=r"usage\.prompt_tokens"):
+        check(StubEngine(usage=double), spec(endpoint__api="chat"))
+
+
+@pytest.mark.parametrize(("more", "passes"), [(2, True), (3, False)])
+def test_a13_prompt_tokens_may_be_off_by_two_of_sixteen(more: int, passes: bool) -> None:
+    engine = StubEngine(usage=using(overhead=more))
+    if passes:
+        check(engine)
+        return
+    with pytest.raises(EngineError, match="other prompt tokens"):
+        check(engine)
+
+
+@pytest.mark.parametrize("given", [4, 63, 65])
+def test_an_engine_that_ends_where_it_likes_is_refused_by_field(given: int) -> None:
+    def early(body: dict[str, Any]) -> dict[str, Any]:
+        text = isinstance(body["prompt"], str)
+        return honest(body) | {"completion_tokens": given if text else body["max_tokens"]}
+
+    with pytest.raises(EngineError) as caught:
+        check(StubEngine(usage=early))
+
+    (problem,) = caught.value.problems
+    assert problem.field == "ignore_eos, min_tokens, max_tokens"
+    assert (problem.found, problem.expected) == (f"{given} tokens for a prompt of 9", "64 tokens")
+
+
+def test_answers_cut_by_a_context_that_nobody_told_of_are_seen() -> None:
+    def cut(body: dict[str, Any]) -> dict[str, Any]:
+        usage = honest(body)
+        room = 110 - usage["prompt_tokens"]
+        return usage | {"completion_tokens": min(body["max_tokens"], room)}
+
+    with pytest.raises(EngineError) as caught:
+        check(StubEngine(usage=cut), facts=replace(FACTS, context_tokens=None))
+
+    assert caught.value.problems[0].found == "10 tokens for a prompt of 100"
+
+
+@pytest.mark.parametrize(("context", "fits"), [(130, True), (129, False)])
+def test_a_context_too_small_for_the_workload_is_refused(context: int, fits: bool) -> None:
+    facts = replace(FACTS, context_tokens=context)
+    if fits:
+        check(StubEngine(), facts=facts)
+        return
+    with pytest.raises(EngineError, match="found 129 tokens per sequence; expected at least 130"):
+        check(StubEngine(), facts=facts)
+
+
+def test_the_template_of_a_chat_counts_against_the_context() -> None:
+    with pytest.raises(EngineError, match="at least 161 tokens"):
+        check(
+            StubEngine(usage=using(overhead=31)),
+            spec(endpoint__api="chat"),
+            replace(FACTS, context_tokens=150),
+        )
+
+
+def test_a_fresh_prompt_that_counts_as_cached_is_refused() -> None:
+    with pytest.raises(EngineError, match="cached_tokens"):
+        check(StubEngine(usage=using(cached=16)))
+
+
+def test_a_prompt_sent_twice_may_be_cached_and_that_is_told() -> None:
+    seen: list[Any] = []
+
+    def caching(body: dict[str, Any]) -> dict[str, Any]:
+        again = body["prompt"] in seen
+        seen.append(body["prompt"])
+        return honest(body, cached=96 if again else 0)
+
+    assert check(StubEngine(usage=caching)).repeat_cached_tokens == 96
+
+
+def test_an_engine_that_does_not_count_cached_tokens_is_told() -> None:
+    assert check(StubEngine(usage=using(cached=None))).repeat_cached_tokens is None
+
+
+def test_a2_an_engine_without_usage_is_refused() -> None:
+    with pytest.raises(EngineError, match=r"stream_options\.include_usage"):
+        check(StubEngine(usage=lambda _: None))
+
+
+def test_what_the_engine_answers_to_a_probe_it_refuses_is_shown() -> None:
+    with pytest.raises(EngineError, match=r"HTTP 400: no such thing"):
+        check(StubEngine(status=400))
+
+
+def test_an_error_inside_the_stream_is_shown() -> None:
+    with pytest.raises(EngineError, match="slot on fire"):
+        check(StubEngine(error_event={"error": {"message": "slot on fire"}}))
+
+
+def test_an_engine_that_is_gone_is_an_error_of_the_engine() -> None:
+    with serving(StubEngine()) as url:
+        pass
+
+    with pytest.raises(EngineError, match="no engine answers"):
+        preflight(spec(), url, FACTS, ids)
+
+
+def test_the_longest_answer_is_left_out_when_it_would_take_minutes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tokenwatt_site.measure.preflight._LONGEST_S", -1.0)
+    engine = StubEngine()
+
+    assert not check(engine).longest_asked
+    assert max(body["max_tokens"] for body in engine.bodies) == 64

@@ -1,0 +1,254 @@
+"""The protocol on an engine that is a formula: what is kept, resumed, refused."""
+
+from contextlib import contextmanager
+
+import pytest
+
+from tests.support.runs import ToyEngine, small_spec
+from tokenwatt_site import journal as journal_module
+from tokenwatt_site.claims import derive
+from tokenwatt_site.errors import (
+    EngineError,
+    EnvironmentProblem,
+    Interrupted,
+    InvalidMeasurement,
+)
+from tokenwatt_site.evidence import Board
+from tokenwatt_site.measure import session, workfolder
+from tokenwatt_site.measure.client import Offered
+from tokenwatt_site.measure.endpoint import EngineFacts
+from tokenwatt_site.measure.power import ScriptedMeter
+from tokenwatt_site.measure.preflight import Preflight
+from tokenwatt_site.measure.session import Events, measure
+from tokenwatt_site.measure.trial import TrialResult
+
+LAUNCH = {"endpoint__start": "launch"}
+ATTACH = {"endpoint__start": "attach", "endpoint__url": "http://127.0.0.1:9"}
+
+
+class FakeEngine:
+    url = "http://127.0.0.1:9"
+
+    def __init__(self, lab):
+        self.lab = lab
+        self.started = f"2026-01-01T00:00:{lab.launches:02}Z"
+
+    def alive(self):
+        return not self.lab.dead
+
+    def exit_text(self):
+        return "ended with exit code 7"
+
+
+class Lab:
+    """Stands in for engine, client and meter; the session between them is real."""
+
+    def __init__(self):
+        self.launches = 0
+        self.restarts = True
+        self.dead = False
+        self.trials = 0
+        self.said = []
+        self.before_trial = lambda _: None
+        self.late_ns = 0
+
+    @contextmanager
+    def engine(self, *_args, **_options):
+        self.launches += self.restarts
+        yield FakeEngine(self)
+
+    def run_trial(self, _spec, realisation, _target, *, repeat, trial, rate_urps, **_options):
+        self.trials += 1
+        self.before_trial(self.trials)
+        records = [
+            record
+            if not self.late_ns
+            else record.__class__(
+                **{
+                    **{name: getattr(record, name) for name in record.__slots__},
+                    "sent_ns": record.due_ns + self.late_ns,
+                }
+            )
+            for record in ToyEngine().serve(realisation, rate_urps, repeat=repeat, trial=trial)
+        ]
+        epoch = session.time.monotonic_ns()
+        offered = Offered(tuple(records), epoch, "kernel", (), 0, 1)
+        return TrialResult(offered, stopped_early=False, tail_ran_out=False, engine_ended=self.dead)
+
+
+@pytest.fixture
+def lab(monkeypatch):
+    lab = Lab()
+    facts = EngineFacts("toy", "1.0", "test", ("toy-135m",), 4096, 32000, None)
+    monkeypatch.setattr(session, "launch", lab.engine)
+    monkeypatch.setattr(session, "attach", lab.engine)
+    monkeypatch.setattr(session, "run_trial", lab.run_trial)
+    monkeypatch.setattr(session, "read_back", lambda _url: facts)
+    monkeypatch.setattr(session, "preflight", lambda *_: Preflight(False, 0, 0, True))
+    monkeypatch.setattr(session, "open_meter", lambda *_: "this machine has no boards")
+    return lab
+
+
+def run(lab, spec, folder):
+    return measure(spec, folder, Events(lambda _: None, lab.said.append))
+
+
+def test_a_session_encloses_the_boundary_and_its_evidence_can_be_derived_from(lab, tmp_path):
+    spec = small_spec()
+    measured = run(lab, spec, tmp_path / "work")
+    claims = derive(spec, measured.evidence)
+    repeat = claims.repeats[0]
+    assert repeat.lowest_fail_urps <= repeat.highest_pass_urps * 1.15
+    assert claims.metric("goodput").value > 0
+    assert not measured.simulated
+    assert measured.conditions.stamps == "kernel"
+    assert "no boards" in claims.metric("board_power").reason
+
+
+def test_the_journal_opens_before_any_trial_and_closes_after_the_last(lab, tmp_path):
+    measured = run(lab, small_spec(), tmp_path / "work")
+    events = [line.event for line in measured.evidence.journal]
+    assert events[:3] == ["open", "launch", "trial_start"]
+    assert events[-2:] == ["repeat_end", "close"]
+    assert events.count("trial_start") == events.count("trial_end") == lab.trials
+    parsed = journal_module.parse(measured.journal_bytes, "journal")
+    assert parsed == measured.evidence.journal
+
+
+def test_later_repeats_start_at_the_boundary_of_the_one_before(lab, tmp_path):
+    one = run(lab, small_spec(), tmp_path / "one")
+    trials_of_one = lab.trials
+    lab.trials = 0
+    three = run(lab, small_spec(protocol__repeats=3), tmp_path / "three")
+    assert lab.trials < 3 * trials_of_one
+    repeats = derive(three.spec, three.evidence).repeats
+    assert [r.repeat for r in repeats] == [1, 2, 3]
+    assert all(r.boundary_urps for r in repeats)
+    assert lab.launches == 4
+    assert one.evidence.journal[0].data["nonce"] != three.evidence.journal[0].data["nonce"]
+
+
+def interrupt(at):
+    def before(number):
+        if number == at:
+            raise KeyboardInterrupt
+
+    return before
+
+
+def test_c1_an_interrupted_session_is_kept_and_resumed_on_a_new_launch(lab, tmp_path):
+    lab.before_trial = interrupt(3)
+    with pytest.raises(Interrupted, match="measure --resume"):
+        run(lab, small_spec(), tmp_path / "work")
+    lab.before_trial = lambda _: None
+    measured = run(lab, small_spec(), tmp_path / "work")
+    claims = derive(measured.spec, measured.evidence)
+    abandoned = [t for t in claims.trials if t.verdict == "INVALID"]
+    assert len(abandoned) == 2
+    assert all("another" in t.reason for t in abandoned)
+    assert claims.metric("goodput").value > 0
+    assert [n.event for n in measured.evidence.journal].count("interrupted") == 1
+
+
+def test_a_session_that_is_done_is_not_measured_again(lab, tmp_path):
+    first = run(lab, small_spec(), tmp_path / "work")
+    trials = lab.trials
+    again = run(lab, small_spec(), tmp_path / "work")
+    assert lab.trials == trials
+    assert again.journal_bytes == first.journal_bytes
+
+
+def test_another_spec_is_not_measured_into_the_same_folder(lab, tmp_path):
+    run(lab, small_spec(), tmp_path / "work")
+    with pytest.raises(EnvironmentProblem, match="another spec"):
+        run(lab, small_spec(setup__driver="other"), tmp_path / "work")
+
+
+def test_an_attached_engine_has_to_be_restarted_between_repeats(lab, tmp_path):
+    spec = small_spec(protocol__repeats=2, **ATTACH)
+    with pytest.raises(EnvironmentProblem, match="Restart the engine, then"):
+        run(lab, spec, tmp_path / "work")
+    lab.restarts = False
+    with pytest.raises(EnvironmentProblem, match="still runs since repeat 1"):
+        run(lab, spec, tmp_path / "work")
+    lab.restarts = True
+    measured = run(lab, spec, tmp_path / "work")
+    assert len(derive(spec, measured.evidence).repeats) == 2
+
+
+def test_an_engine_that_dies_in_a_trial_stops_the_session_and_loses_nothing(lab, tmp_path):
+    def die(number):
+        lab.dead = number == 2
+
+    lab.before_trial = die
+    with pytest.raises(EngineError, match=r"ended in trial 2 \(ended with exit code 7\)"):
+        run(lab, small_spec(), tmp_path / "work")
+    lines = journal_module.parse((tmp_path / "work/journal.jsonl").read_bytes(), "journal")
+    assert lines[-1].event == "trial_end"
+    assert lines[-1].data["engine_alive"] is False
+    assert (tmp_path / "work/requests-0002.jsonl").exists()
+
+
+def test_c8_a_rate_that_is_invalid_three_times_ends_the_session(lab, tmp_path):
+    lab.late_ns = 50_000_000
+    with pytest.raises(InvalidMeasurement, match="INVALID 3 times at 1 requests/s: p99 dispatch"):
+        run(lab, small_spec(), tmp_path / "work")
+    assert lab.trials == 3
+
+
+def test_a_moment_of_other_load_costs_one_trial_and_no_more(lab, tmp_path):
+    def busy(number):
+        lab.late_ns = 50_000_000 if number == 2 else 0
+
+    lab.before_trial = busy
+    measured = run(lab, small_spec(), tmp_path / "work")
+    verdicts = [t.verdict for t in derive(measured.spec, measured.evidence).trials]
+    assert verdicts.count("INVALID") == 1
+
+
+def test_power_is_sampled_around_the_trials_on_the_clock_of_the_requests(
+    lab, tmp_path, monkeypatch
+):
+    board = Board(uuid="GPU-1", name="Test board", limit_mw=700_000)
+    meter = ScriptedMeter([board], [[(300_000, 1000)], [(310_000, 2000)]])
+    monkeypatch.setattr(session, "open_meter", lambda *_: meter)
+    spec = small_spec(
+        setup__power={"sensor": "nvml", "scope": "gpu", "rate_hz": 0.001},
+        setup__accelerator__model="Test board",
+        setup__accelerator__count=1,
+    )
+    measured = run(lab, spec, tmp_path / "work")
+    power = measured.evidence.power
+    assert [s.energy_mj for s in power.samples] == [1000, 2000]
+    assert measured.conditions.board_uuids == ("GPU-1",)
+    epochs = [n.data["epoch_ns"] for n in measured.evidence.journal if n.event == "trial_end"]
+    assert power.samples[0].at_ns <= min(epochs)
+    assert max(epochs) <= power.samples[-1].at_ns
+
+
+def test_a_full_disk_is_said_before_anything_is_measured(lab, tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        workfolder.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 1 << 20})()
+    )
+    with pytest.raises(EnvironmentProblem, match="1 MiB free"):
+        run(lab, small_spec(), tmp_path / "work")
+    assert lab.trials == 0
+
+
+def test_a_disk_that_fills_up_in_the_middle_keeps_what_was_there(lab, tmp_path, monkeypatch):
+    written = []
+    real = workfolder.Path.write_bytes
+
+    def write(path, data):
+        if len(written) == 1:
+            raise OSError(28, "No space left on device")
+        written.append(path)
+        return real(path, data)
+
+    monkeypatch.setattr(workfolder.Path, "write_bytes", write)
+    with pytest.raises(EnvironmentProblem, match="No space left"):
+        run(lab, small_spec(), tmp_path / "work")
+    monkeypatch.undo()
+    lines = journal_module.parse((tmp_path / "work/journal.jsonl").read_bytes(), "journal")
+    assert [line.event for line in lines][-1] == "trial_start"
+    assert written[0].exists()

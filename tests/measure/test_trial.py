@@ -1,0 +1,97 @@
+"""One realisation at one rate, by the real client against a server that knows the truth."""
+
+import json
+
+import pytest
+
+from tests.support.runs import small_spec
+from tokenwatt_site.evidence import Status
+from tokenwatt_site.measure.client import Target
+from tokenwatt_site.measure.trial import plan_requests, run_trial
+from tokenwatt_site.simulate.script import Script
+from tokenwatt_site.simulate.server import SimulatedServer
+from tokenwatt_site.workload import trial_key, workload_of
+
+NONCE = "ab" * 32
+FAST = 200_000_000  # 200 requests/s
+
+
+def spec_for(api="completions", **changes):
+    return small_spec(endpoint__api=api, endpoint__model="simulated", **changes)
+
+
+def offered(spec, script, *, rate_urps=FAST, alive=lambda: True, seen=None):
+    realisation = workload_of(spec.setup).realisation(1, lead_in=5, scored=20, tail=5)
+    with SimulatedServer(script) as server:
+        result = run_trial(
+            spec,
+            realisation,
+            Target.from_url(server.url, spec.endpoint.api),
+            repeat=1,
+            trial=3,
+            rate_urps=rate_urps,
+            nonce=NONCE,
+            chat_overhead=2,
+            trials_left=1,
+            alive=alive,
+            report=(seen if seen is not None else []).append,
+        )
+    return realisation, result, server.log
+
+
+@pytest.mark.parametrize("api", ["completions", "chat"])
+def test_every_row_is_offered_with_its_lengths_and_answered_in_full(api):
+    realisation, result, log = offered(spec_for(api), Script(ttft_ms=1, interval_ms=0.1))
+    scored = [r for r in result.offered.records if r.row in realisation.scored_rows]
+    assert [r.status for r in scored] == [Status.OK] * 20
+    assert [r.output_tokens for r in scored] == [r.output_asked for r in scored]
+    assert not result.stopped_early
+    asked = sorted(json.loads(served.body)["max_tokens"] for served in log)
+    assert asked == sorted(row.output_tokens for row in realisation.rows[: len(log)])
+
+
+def test_a10_no_prompt_comes_twice_in_a_trial():
+    _, _, log = offered(spec_for(), Script(ttft_ms=1, interval_ms=0.1))
+    prompts = [tuple(json.loads(served.body)["prompt"]) for served in log]
+    assert len(set(prompts)) == len(prompts)
+
+
+def test_c3_a_trial_that_cannot_pass_any_more_is_stopped():
+    spec = spec_for(
+        setup__slo=[{"metric": "ttft", "quantile": 0.9, "limit_ms": 1.0}],
+    )
+    _, result, _ = offered(spec, Script(ttft_ms=30, interval_ms=0.1), rate_urps=20_000_000)
+    assert result.stopped_early
+    assert len(result.offered.records) < 30
+
+
+def test_a_trial_ends_when_the_engine_has_ended():
+    _, result, _ = offered(
+        spec_for(), Script(ttft_ms=60_000), rate_urps=100_000_000, alive=lambda: False
+    )
+    assert result.engine_ended
+    assert result.stopped_early
+
+
+def test_progress_counts_what_was_sent_and_names_the_objectives():
+    seen = []
+    offered(spec_for(), Script(ttft_ms=1, interval_ms=0.1), seen=seen)
+    last = seen[-1]
+    assert (last.repeat, last.trial, last.scored, last.scored_done) == (1, 3, 20, 20)
+    assert [label for label, _, _ in last.objectives] == ["TTFT p90", "TPOT p90"]
+    assert last.outcome == "PASS"
+
+
+def test_a_tail_that_is_too_short_is_noticed():
+    _, result, _ = offered(spec_for(), Script(ttft_ms=900, interval_ms=0.1))
+    assert result.tail_ran_out
+
+
+def test_a_chat_prompt_leaves_room_for_the_template():
+    spec = spec_for("chat")
+    realisation = workload_of(spec.setup).realisation(1, lead_in=0, scored=10, tail=0)
+    plan = plan_requests(spec, realisation, FAST, trial_key(NONCE, "c", 1, 1), 4)
+    for planned, row in zip(plan, realisation.rows, strict=True):
+        words = json.loads(planned.body)["messages"][0]["content"].split()
+        assert len(words) == max(1, row.input_tokens - 4)
+        assert planned.prompt_asked == row.input_tokens

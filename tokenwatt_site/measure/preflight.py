@@ -1,0 +1,212 @@
+"""Before the load: is it the engine of the spec, and does it do what trials rely on?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from tokenwatt_site import accelerators
+from tokenwatt_site.canonical import clean_text
+from tokenwatt_site.errors import EngineError, Problem, ReadBackError
+from tokenwatt_site.evidence import Board
+from tokenwatt_site.measure.endpoint import EngineFacts, Prober, Reply
+from tokenwatt_site.measure.power import PowerMeter
+from tokenwatt_site.run import ReadBack
+from tokenwatt_site.spec import NOT_RECORDED, Accelerator, Lengths, Lognormal, Spec
+
+_UNKNOWN_MODEL = "tokenwatt-no-such-model"
+_ENDS_SOON = "Answer with one word. Question: Is water wet? Answer:"
+_FIXED_TOKENS = 64
+_LONGEST_S = 60.0
+
+
+def compare(
+    spec: Spec, facts: EngineFacts, meter: PowerMeter | None = None
+) -> tuple[ReadBack, ...]:
+    """Hold the spec against what engine and driver say.
+
+    A field declared "not recorded" is listed with what was observed, not compared.
+
+    Args:
+        spec: what was declared.
+        facts: what the engine says of itself.
+        meter: the instrument on the boards; None leaves them declared.
+
+    Raises:
+        ReadBackError: every field that differs, with declared and observed.
+    """
+    setup, engine = spec.setup, spec.setup.engine
+    models = ", ".join(facts.models) or None
+    driver = meter.driver if meter else None
+    scope = meter.scope if meter else None
+    rows = [
+        ("setup.engine.name", engine.name, facts.name, _same_text(engine.name, facts.name)),
+        ("setup.engine.version", engine.version, facts.version, engine.version == facts.version),
+        ("setup.engine.build", engine.build, facts.build, engine.build == facts.build),
+        ("endpoint.model", spec.endpoint.model, models, spec.endpoint.model in facts.models),
+        (
+            "setup.driver",
+            setup.driver,
+            driver,
+            driver in re.split(r"[\s,/()]+", setup.driver),
+        ),
+        ("setup.power.scope", setup.power.scope, scope, setup.power.scope == scope),
+        *_board_rows(setup.accelerator, meter.boards() if meter else ()),
+    ]
+    problems = [
+        Problem(
+            "is not what runs there",
+            field=field,
+            found=f"{observed} (observed)",
+            expected=f"{declared} (declared)",
+            remedy="Correct the spec, or start the engine that it describes.",
+        )
+        for field, declared, observed, equal in rows
+        if observed is not None and declared != NOT_RECORDED and not equal
+    ]
+    if problems:
+        raise ReadBackError(*problems)
+    return tuple(
+        ReadBack(
+            field=field,
+            declared=declared,
+            observed=None if observed is None else clean_text(observed),
+            state="declared" if observed is None else "read back",
+        )
+        for field, declared, observed, _ in rows
+    )
+
+
+def _board_rows(
+    declared: Accelerator, boards: Sequence[Board]
+) -> Iterator[tuple[str, str, str | None, bool]]:
+    names = {board.name for board in boards}
+    rows = {name: accelerators.find(name) for name in names}
+    same = [
+        _same_text(declared.model, name) or (row is not None and declared.model == row.name)
+        for name, row in rows.items()
+    ]
+    yield (
+        "setup.accelerator.model",
+        declared.model,
+        ", ".join(sorted(names)) or None,
+        bool(same) and all(same),
+    )
+    count = str(len(boards)) if boards else None
+    yield "setup.accelerator.count", str(declared.count), count, str(declared.count) == count
+    limits = {board.limit_mw for board in boards if board.limit_mw is not None}
+    power = declared.power_limit_w
+    text = power if isinstance(power, str) else f"{power:g}"
+    near = not isinstance(power, str) and all(abs(mw / 1000 - power) <= 0.5 for mw in limits)
+    observed = ", ".join(f"{mw / 1000:g}" for mw in sorted(limits)) or None
+    yield "setup.accelerator.power_limit_w", text, observed, near
+
+
+@dataclass(frozen=True, slots=True)
+class Preflight:
+    """What the probes found.
+
+    Attributes:
+        accepts_unknown_model: a made-up model name was answered, so a typing error in a request
+            would not be noticed by this engine.
+        chat_overhead_tokens: prompt tokens that the chat template adds; 0 for completions.
+        repeat_cached_tokens: cached tokens reported when one prompt came twice; None: not
+            reported, so cached prompts could not be seen.
+        longest_asked: whether the longest prompt with the longest answer was tried; it is left
+            out when it would take more than a minute.
+    """
+
+    accepts_unknown_model: bool
+    chat_overhead_tokens: int
+    repeat_cached_tokens: int | None
+    longest_asked: bool
+
+
+def preflight(
+    spec: Spec, url: str, facts: EngineFacts, prompt: Callable[[int, int], Sequence[int] | str]
+) -> Preflight:
+    """Send a few probes and refuse an engine on which trials would not mean what they say.
+
+    Args:
+        spec: what will be measured.
+        url: base of the engine.
+        facts: what `read_back` gave.
+        prompt: gives a fresh prompt by (number, tokens), as ids or, for chat, as words.
+
+    Raises:
+        EngineError: naming the field: a length that is not honoured, no usage, prompt tokens that
+            differ by more than max(2, 1%), cached tokens in a fresh prompt, a context too small.
+    """
+    longest_in, longest_out = _longest(spec.setup.input_tokens), _longest(spec.setup.output_tokens)
+    _require_context(facts, longest_in + longest_out)
+    with Prober(spec, url) as probe:
+        fixed = probe.ask(_ENDS_SOON, _FIXED_TOKENS)
+        low, high = 16, max(32, min(272, longest_in))
+        first = probe.ask(prompt(0, low), 2)
+        fresh = prompt(1, high)
+        second = probe.ask(fresh, 2)
+        overhead = 0
+        if spec.endpoint.api == "chat":
+            overhead = max(0, first.prompt_tokens - low)
+            _require_context(facts, longest_in + longest_out + overhead)
+        for reply, count in ((first, low), (second, high)):
+            _require_prompt(reply, count, overhead)
+        again = probe.ask(fresh, 2)
+        longest_s = (
+            fixed.elapsed_s * longest_out / _FIXED_TOKENS + second.elapsed_s * longest_in / high
+        )
+        if longest_s <= _LONGEST_S:
+            _require_prompt(probe.ask(prompt(2, longest_in), longest_out), longest_in, overhead)
+        return Preflight(
+            accepts_unknown_model=probe.accepts(_UNKNOWN_MODEL, prompt(3, low)),
+            chat_overhead_tokens=overhead,
+            repeat_cached_tokens=again.cached_tokens,
+            longest_asked=longest_s <= _LONGEST_S,
+        )
+
+
+def _longest(lengths: Lengths) -> int:
+    return lengths.max if isinstance(lengths, Lognormal) else lengths.tokens
+
+
+def _require_context(facts: EngineFacts, tokens: int) -> None:
+    if facts.context_tokens is not None and tokens > facts.context_tokens:
+        raise EngineError(
+            Problem(
+                "the longest prompt and answer of the workload do not fit the engine's context",
+                field="setup.input_tokens, setup.output_tokens",
+                found=f"{facts.context_tokens} tokens per sequence",
+                expected=f"at least {tokens} tokens",
+                remedy="Start the engine with more context; it would cut answers silently.",
+            )
+        )
+
+
+def _require_prompt(reply: Reply, count: int, overhead: int) -> None:
+    allowed = max(2, count // 100)
+    counted = reply.prompt_tokens - overhead
+    if abs(counted - count) > allowed:
+        raise EngineError(
+            Problem(
+                "the engine counts other prompt tokens than were sent",
+                field="usage.prompt_tokens",
+                found=f"{counted} tokens"
+                + (f" beside {overhead} of the template" * bool(overhead)),
+                expected=f"{count} within {allowed}",
+                remedy="Check endpoint.model, endpoint.vocabulary and endpoint.api.",
+            )
+        )
+    if (reply.cached_tokens or 0) > overhead + allowed:
+        raise EngineError(
+            Problem(
+                "the engine says that a prompt it never saw was cached",
+                field="usage.prompt_tokens_details.cached_tokens",
+                found=str(reply.cached_tokens),
+                expected="0",
+            )
+        )
+
+
+def _same_text(declared: str, observed: str | None) -> bool:
+    return observed is not None and declared.casefold() == observed.casefold()

@@ -1,0 +1,349 @@
+"""The protocol from the first launch to the last trial, on disk as it happens.
+
+Everything needed to go on after an interruption is in the journal and beside it, so a session is
+resumed by opening the same folder again. A repeat is one launch: one that was broken off is done
+again from its start, and its trials stay in the journal.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+from tokenwatt_site import __version__
+from tokenwatt_site.errors import (
+    EngineError,
+    EnvironmentProblem,
+    Interrupted,
+    InvalidMeasurement,
+    Problem,
+)
+from tokenwatt_site.goodput import bracket
+from tokenwatt_site.measure import search
+from tokenwatt_site.measure.client import Target
+from tokenwatt_site.measure.endpoint import read_back
+from tokenwatt_site.measure.engine import RunningEngine, attach, launch
+from tokenwatt_site.measure.power import PowerMeter, Sampler, open_meter
+from tokenwatt_site.measure.preflight import compare, preflight
+from tokenwatt_site.measure.trial import Progress, TrialResult, run_trial
+from tokenwatt_site.measure.workfolder import Measured, WorkFolder
+from tokenwatt_site.spec import Spec
+from tokenwatt_site.trials import Trial, read_trials, verdict
+from tokenwatt_site.workload import (
+    Realisation,
+    prompt_ids,
+    prompt_words,
+    trial_key,
+    workload_of,
+)
+
+MAX_INVALID = 3
+"""How often one rate is tried: a moment of other load on the machine is no verdict."""
+
+SEED_RULE = "HMAC-SHA256(nonce, configuration|repeat|trial)"
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """Where a session tells what it does: progress of a trial, and one line per step."""
+
+    progress: Callable[[Progress], None]
+    say: Callable[[str], None]
+
+
+def measure(spec: Spec, folder: Path, events: Events) -> Measured:
+    """Run the protocol of `spec`, or what is missing of it, in `folder`.
+
+    Raises:
+        EnvironmentProblem: engine, disk or machine; what was measured is kept in `folder`.
+        InvalidMeasurement: the same rate was INVALID MAX_INVALID times.
+        Interrupted: by the user.
+    """
+    session = _Session(spec, folder, events)
+    session.run()
+    return session.work.measured(spec)
+
+
+def kept(spec: Spec, folder: Path) -> Measured:
+    """Return what an interrupted session left in `folder`."""
+    return WorkFolder(folder, _utc_now).measured(spec)
+
+
+@dataclass(frozen=True, slots=True)
+class _Launched:
+    """One launch of the engine, ready for trials."""
+
+    repeat: int
+    engine: RunningEngine
+    realisation: Realisation
+    chat_overhead: int
+
+
+class _Session:
+    def __init__(self, spec: Spec, folder: Path, events: Events) -> None:
+        self._spec = spec
+        self._events = events
+        self._workload = workload_of(spec.setup)
+        opened = open_meter(spec.setup.power.sensor, spec.setup.accelerator.count)
+        self._meter: PowerMeter | None = None if isinstance(opened, str) else opened
+        self.work = WorkFolder(folder, _utc_now)
+        self._journal = self.work.journal
+        if not self._journal.lines:
+            self._open(opened if isinstance(opened, str) else None)
+        opening = self._journal.lines[0].data
+        if opening.get("spec") != spec.to_json():
+            raise EnvironmentProblem(
+                Problem(
+                    "holds the measurement of another spec",
+                    file=str(folder),
+                    remedy="Give the spec that it was started with, or start a new measurement.",
+                )
+            )
+        self._nonce = str(opening["nonce"])
+        self._origin_ns = int(str(opening["origin_ns"]))
+        if time.monotonic_ns() < self._origin_ns:
+            raise EnvironmentProblem(
+                Problem(
+                    "was begun before this machine was restarted, and its clock is gone",
+                    file=str(folder),
+                    remedy="Start a new measurement.",
+                )
+            )
+
+    def _open(self, power_reason: str | None) -> None:
+        spec = self._spec
+        self._journal.append(
+            "open",
+            configuration=spec.configuration_id,
+            spec=spec.to_json(),
+            workload=spec.setup.workload.hash,
+            seed_rule=SEED_RULE,
+            nonce=secrets.token_hex(32),
+            # A monotonic clock passes 2^53 ns after 104 days, so it travels as text.
+            origin_ns=str(time.monotonic_ns()),
+            power_reason=power_reason,
+            tool=__version__,
+        )
+
+    def run(self) -> None:
+        """Do the repeats that have no end line yet."""
+        spec, done = self._spec, self._ended_repeats()
+        try:
+            for repeat in range(1, spec.protocol.repeats + 1):
+                if repeat in done:
+                    continue
+                with self._engine() as engine:
+                    self._repeat(repeat, engine)
+                self._journal.append("repeat_end", repeat=repeat)
+                if spec.endpoint.start == "attach" and repeat < spec.protocol.repeats:
+                    self._ask_for_restart(repeat)
+        except KeyboardInterrupt:
+            self._journal.append("interrupted", why="by the user")
+            raise Interrupted(
+                Problem(
+                    "interrupted; what was measured is kept",
+                    file=str(self.work.path),
+                    remedy=f"Go on with: tokenwatt-site measure --resume {self.work.path}",
+                )
+            ) from None
+        if self._journal.lines[-1].event != "close":
+            self._journal.append("close")
+
+    def _ask_for_restart(self, repeat: int) -> None:
+        raise EnvironmentProblem(
+            Problem(
+                f"repeat {repeat} of {self._spec.protocol.repeats} is done; every repeat needs its"
+                " own launch, and an attached engine is not ours to restart",
+                file=str(self.work.path),
+                remedy="Restart the engine, then:"
+                f" tokenwatt-site measure --resume {self.work.path}",
+            )
+        )
+
+    def _ended_repeats(self) -> set[int]:
+        return {n.data["repeat"] for n in self._journal.lines if n.event == "repeat_end"}
+
+    def _engine(self) -> AbstractContextManager[RunningEngine]:
+        spec = self._spec
+        if spec.endpoint.start == "attach":
+            return attach(spec.endpoint.url or "")
+        argv = spec.setup.engine.argv
+        return launch(
+            argv if isinstance(argv, tuple) else (),
+            spec.setup.engine.environment,
+            log=self.work.path / "engine.log",
+            ready_timeout_s=spec.endpoint.ready_timeout_s,
+        )
+
+    def _repeat(self, repeat: int, engine: RunningEngine) -> None:
+        spec, protocol = self._spec, self._spec.protocol
+        self._require_new_launch(repeat, engine)
+        facts = read_back(engine.url)
+        read_back_rows = compare(spec, facts, self._meter)
+        check_key = trial_key(self._nonce, spec.configuration_id, repeat, 0)
+
+        def fresh_prompt(number: int, tokens: int) -> str | list[int]:
+            if spec.endpoint.api == "chat":
+                return prompt_words(check_key, number, tokens)
+            return prompt_ids(check_key, number, tokens, spec.endpoint.vocabulary)
+
+        ready = preflight(spec, engine.url, facts, fresh_prompt)
+        self._journal.append(
+            "launch",
+            repeat=repeat,
+            start=spec.endpoint.start,
+            engine_started=engine.started,
+            engine=facts.name,
+            read_back=[item.to_json() for item in read_back_rows],
+            chat_overhead=ready.chat_overhead_tokens,
+            accepts_unknown_model=ready.accepts_unknown_model,
+            repeat_cached_tokens=ready.repeat_cached_tokens,
+            longest_asked=ready.longest_asked,
+        )
+        name = facts.name or "the engine"
+        self._events.say(f"repeat {repeat} of {protocol.repeats}: {name} passed the preflight")
+        realisation = self._workload.realisation(
+            repeat, lead_in=protocol.lead_in, scored=protocol.scored, tail=protocol.tail
+        )
+        with self._sampling():
+            self._search(_Launched(repeat, engine, realisation, ready.chat_overhead_tokens))
+
+    def _require_new_launch(self, repeat: int, engine: RunningEngine) -> None:
+        starts = {
+            str(line.data.get("engine_started")): line.data["repeat"]
+            for line in self._journal.lines
+            if line.event == "launch" and line.data["repeat"] != repeat
+        }
+        if engine.started is not None and engine.started in starts:
+            raise EnvironmentProblem(
+                Problem(
+                    f"the engine still runs since repeat {starts[engine.started]}",
+                    found=f"process started {engine.started}",
+                    expected="a new launch for every repeat",
+                    remedy="Restart the engine, then resume.",
+                )
+            )
+
+    def _search(self, launched: _Launched) -> None:
+        protocol = self._spec.protocol
+        previous = self._highest_pass(launched.repeat - 1)
+        start = previous or round(protocol.start_rate * 1e6)
+        seen: list[tuple[int, Literal["PASS", "FAIL"]]] = []
+        invalid: Counter[int] = Counter()
+        while (
+            rate := search.next_rate(
+                seen,
+                start_urps=start,
+                max_urps=round(protocol.max_rate * 1e6),
+                ratio=protocol.bracket_ratio,
+                predicted=previous is not None,
+            )
+        ) is not None:
+            left = search.trials_left(seen, protocol.bracket_ratio)
+            trial = self._trial(launched, rate, left)
+            outcome, reason = verdict(self._spec, trial)
+            self._events.say(_trial_line(trial, outcome, reason))
+            if not trial.engine_alive:
+                ended = launched.engine.exit_text() or "nothing answers there"
+                raise EngineError(
+                    f"the engine ended in trial {trial.number} ({ended});"
+                    f" what was measured is kept in {self.work.path}"
+                )
+            if outcome != "INVALID":
+                seen.append((rate, outcome))
+            else:
+                invalid[rate] += 1
+                if invalid[rate] == MAX_INVALID:
+                    raise InvalidMeasurement(
+                        Problem(
+                            f"INVALID {MAX_INVALID} times at {rate / 1e6:g} requests/s: {reason}",
+                            file=str(self.work.path),
+                            remedy="What was measured is kept. Look for other load on this"
+                            " machine, then start again.",
+                        )
+                    )
+
+    def _trial(self, launched: _Launched, rate_urps: int, trials_left: int) -> Trial:
+        spec = self._spec
+        engine = launched.engine
+        number = 1 + sum(line.event == "trial_start" for line in self._journal.lines)
+        start = self._journal.append(
+            "trial_start",
+            repeat=launched.repeat,
+            trial=number,
+            rate_urps=rate_urps,
+            realisation=launched.realisation.number,
+            realisation_hash=launched.realisation.hash,
+        )
+        result: TrialResult = run_trial(
+            spec,
+            launched.realisation,
+            Target.from_url(engine.url, spec.endpoint.api),
+            repeat=launched.repeat,
+            trial=number,
+            rate_urps=rate_urps,
+            nonce=self._nonce,
+            chat_overhead=launched.chat_overhead,
+            trials_left=trials_left,
+            # Asking an attached engine takes a connection; the hot path must not wait for it.
+            alive=engine.alive if spec.endpoint.start == "launch" else lambda: True,
+            report=self._events.progress,
+        )
+        alive = not result.engine_ended and engine.alive()
+        offered = result.offered
+        self.work.keep_requests(number, offered.records)
+        end = self._journal.append(
+            "trial_end",
+            repeat=launched.repeat,
+            trial=number,
+            epoch_ns=offered.epoch_ns - self._origin_ns,
+            stopped_early=result.stopped_early,
+            tail_ran_out=result.tail_ran_out,
+            engine_alive=alive,
+            stamps=offered.stamps,
+            connects=offered.connects,
+            redials=offered.redials,
+            errors=list(offered.errors),
+        )
+        return Trial.from_journal(start, end, launched.realisation, offered.records)
+
+    def _highest_pass(self, repeat: int) -> int | None:
+        rates: dict[str, list[int]] = {"PASS": [], "FAIL": [], "INVALID": []}
+        if repeat < 1:
+            return None
+        for trial in read_trials(self._spec, self.work.evidence()):
+            if trial.repeat == repeat:
+                rates[verdict(self._spec, trial)[0]].append(trial.rate_urps)
+        return bracket(rates["PASS"], rates["FAIL"])[0]
+
+    @contextmanager
+    def _sampling(self) -> Iterator[None]:
+        if self._meter is None:
+            yield
+            return
+        sampler = Sampler(
+            self._meter,
+            self._spec.setup.power.rate_hz,
+            now_ns=lambda: time.monotonic_ns() - self._origin_ns,
+        )
+        sampler.start()
+        try:
+            yield
+        finally:
+            self.work.keep_power(sampler.stop())
+
+
+def _trial_line(trial: Trial, outcome: str, reason: str | None) -> str:
+    text = f"trial {trial.number}: {trial.rate_urps / 1e6:.3f} requests/s {outcome}"
+    return f"{text} ({reason})" if reason else text
+
+
+def _utc_now() -> str:
+    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -1,0 +1,143 @@
+"""The folder of a measurement in progress: journal, requests by trial, power by launch."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tokenwatt_site import __version__
+from tokenwatt_site.canonical import canonical_bytes
+from tokenwatt_site.errors import EnvironmentProblem, Problem
+from tokenwatt_site.evidence import (
+    PowerLog,
+    RequestRecord,
+    decode_power,
+    decode_requests,
+    encode_power,
+    encode_requests,
+)
+from tokenwatt_site.journal import Journal
+from tokenwatt_site.run import SIMULATED_ENGINE, Conditions, ReadBack
+from tokenwatt_site.spec import Spec
+from tokenwatt_site.trials import Evidence
+
+MIN_FREE_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a finished session leaves to be derived from and signed.
+
+    `simulated`: the engine was our simulated one, in any of its launches. `interrupted`: the last
+    thing the journal tells is an interruption.
+    """
+
+    spec: Spec
+    simulated: bool
+    interrupted: bool
+    evidence: Evidence
+    conditions: Conditions
+    journal_bytes: bytes
+
+
+class WorkFolder:
+    """Keeps what was measured from the moment it was."""
+
+    def __init__(self, path: Path, now: Callable[[], str]) -> None:
+        """Make or reopen the folder; `now` gives the time of a journal line.
+
+        Raises:
+            EnvironmentProblem: it cannot be made, or the disk is nearly full.
+            InputError: its journal's chain is broken.
+        """
+        _require_space(path)
+        self.path = path
+        self.journal = Journal(path / "journal.jsonl", now)
+
+    def keep_requests(self, trial: int, records: tuple[RequestRecord, ...]) -> None:
+        self._write(f"requests-{trial:04d}.jsonl", encode_requests(records))
+
+    def keep_power(self, log: PowerLog) -> None:
+        launches = sum(line.event == "launch" for line in self.journal.lines)
+        self._write(f"power-{launches:04d}.jsonl", encode_power(log))
+
+    def evidence(self) -> Evidence:
+        """Return everything kept so far; a trial without an end line does not count."""
+        ended = {line.data["trial"] for line in self.journal.lines if line.event == "trial_end"}
+        records: list[RequestRecord] = []
+        for number in sorted(ended):
+            path = self.path / f"requests-{number:04d}.jsonl"
+            records += decode_requests(path.read_bytes(), source=str(path))
+        return Evidence(tuple(self.journal.lines), tuple(records), self._power())
+
+    def measured(self, spec: Spec) -> Measured:
+        """Return all evidence of a session that ended and the conditions it ran under."""
+        evidence = self.evidence()
+        launches = [line.data for line in evidence.journal if line.event == "launch"]
+        stamps = {n.data.get("stamps") for n in evidence.journal if n.event == "trial_end"}
+        told = launches[-1]["read_back"] if launches else []
+        conditions = Conditions(
+            started=evidence.journal[0].at,
+            ended=evidence.journal[-1].at,
+            platform=f"{platform.system()} {platform.machine()}",
+            processors=os.cpu_count() or 0,
+            python=platform.python_version(),
+            tool_version=__version__,
+            board_uuids=tuple(b.uuid for b in evidence.power.boards) if evidence.power else (),
+            read_back=tuple(ReadBack.model_validate_json(canonical_bytes(item)) for item in told),
+            stamps="kernel" if stamps == {"kernel"} else "user space",
+        )
+        return Measured(
+            spec=spec,
+            simulated=any(launch.get("engine") == SIMULATED_ENGINE for launch in launches),
+            interrupted=evidence.journal[-1].event == "interrupted",
+            evidence=evidence,
+            conditions=conditions,
+            journal_bytes=(self.path / "journal.jsonl").read_bytes(),
+        )
+
+    def _power(self) -> PowerLog | None:
+        logs = [
+            decode_power(path.read_bytes(), source=str(path))
+            for path in sorted(self.path.glob("power-*.jsonl"))
+        ]
+        if not logs:
+            return None
+        if any(log.boards != logs[0].boards for log in logs):
+            raise EnvironmentProblem(
+                Problem("the boards changed between repeats", file=str(self.path))
+            )
+        samples = tuple(sample for log in logs for sample in log.samples)
+        return PowerLog(logs[0].sensor, logs[0].scope, logs[0].boards, samples)
+
+    def _write(self, name: str, data: bytes) -> None:
+        path = self.path / name
+        try:
+            path.write_bytes(data)
+        except OSError as error:
+            raise EnvironmentProblem(
+                Problem(f"cannot be written ({error.strerror})", file=str(path))
+            ) from error
+
+
+def _require_space(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(folder).free
+    except OSError as error:
+        raise EnvironmentProblem(
+            Problem(f"cannot be made ({error.strerror})", file=str(folder))
+        ) from error
+    if free < MIN_FREE_BYTES:
+        raise EnvironmentProblem(
+            Problem(
+                "is on a full disk",
+                file=str(folder),
+                found=f"{free >> 20} MiB free",
+                expected=f"at least {MIN_FREE_BYTES >> 20} MiB",
+            )
+        )
