@@ -1,0 +1,123 @@
+"""Tests of configuration."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.runs import RunBuilder, a_key, keyring_of, small_spec, spec_in_mode
+from tokenwatt_site.configuration import Configuration, group
+from tokenwatt_site.trust.verify import ValidatedRun, read_tree
+
+
+def made(folder: Path, *builders: RunBuilder, known: tuple[int, ...] = ()) -> list[ValidatedRun]:
+    """Write the runs, register the keys with these seeds, and verify all."""
+    for number, builder in enumerate(builders):
+        builder.write(folder / "runs", f"{number}.json")
+    keyring = keyring_of(folder / "keys", *(a_key(seed) for seed in known))
+    tree = read_tree(folder / "runs", keyring)
+    assert tree.refused == ()
+    return list(tree.valid)
+
+
+def one(runs: list[ValidatedRun]) -> Configuration:
+    (configuration,) = group(runs)
+    return configuration
+
+
+def names(configuration: Configuration) -> list[str]:
+    return [run.path.stem for run in configuration.runs]
+
+
+def test_nothing_makes_no_configuration() -> None:
+    assert group([]) == ()
+
+
+def test_runs_with_the_same_setup_are_one_configuration(tmp_path: Path) -> None:
+    runs = made(
+        tmp_path,
+        RunBuilder(simulated=False),
+        RunBuilder(simulated=False, day=2, spec=small_spec(title="Other", label="other")),
+    )
+    configuration = one(runs)
+    assert configuration.id == runs[0].run.configuration
+    assert configuration.setup == runs[0].run.spec.setup
+    assert len(configuration.runs) == 2
+
+
+def test_another_setup_is_another_configuration_in_the_order_of_ids(tmp_path: Path) -> None:
+    drivers = ("a", "b", "c")
+    runs = made(
+        tmp_path,
+        *(RunBuilder(simulated=False, spec=small_spec(setup__driver=name)) for name in drivers),
+    )
+    ids = [configuration.id for configuration in group(runs)]
+    assert len(ids) == 3
+    assert ids == sorted(ids)
+
+
+def test_a_simulated_run_never_shares_a_configuration_with_a_measured_one(tmp_path: Path) -> None:
+    runs = made(tmp_path, RunBuilder(simulated=False), RunBuilder(simulated=True))
+    measured, simulated = sorted(group(runs), key=lambda c: c.simulated)
+    assert (measured.simulated, simulated.simulated) == (False, True)
+    assert simulated.id.startswith("simulated-")
+    assert measured.id == runs[0].run.configuration
+    assert len(measured.runs) == len(simulated.runs) == 1
+
+
+def test_a_simulated_id_keeps_its_digest_and_the_length_of_ids(tmp_path: Path) -> None:
+    name = "a-very-long-model-name-that-fills-the-whole-slug-of-the-id"
+    (run,) = made(tmp_path, RunBuilder(spec=small_spec(setup__model__name=name)))
+    page = one([run]).id
+    assert page[-13:] == run.run.configuration[-13:]
+    assert len(page) <= 64
+
+
+def test_the_headline_is_the_newest_run(tmp_path: Path) -> None:
+    configuration = one(made(tmp_path, *(RunBuilder(day=day) for day in (1, 3, 2))))
+    assert names(configuration) == ["1", "2", "0"]
+    assert configuration.claims is configuration.headline.claims
+    assert configuration.title == configuration.headline.run.spec.title
+
+
+def test_a_higher_mode_leads_before_a_newer_run(tmp_path: Path) -> None:
+    builders = [
+        RunBuilder(day=day, spec=spec_in_mode(mode))
+        for day, mode in ((1, "full"), (2, "quick"), (3, "demo"))
+    ]
+    assert names(one(made(tmp_path, *builders))) == ["0", "1", "2"]
+
+
+def test_the_first_publisher_leads_though_another_has_a_newer_run(tmp_path: Path) -> None:
+    builders = [
+        RunBuilder(day=1, key=a_key(1)),
+        RunBuilder(day=2, key=a_key(2)),
+        RunBuilder(day=3, key=a_key(1)),
+    ]
+    assert names(one(made(tmp_path, *builders, known=(1, 2)))) == ["2", "1", "0"]
+
+
+def test_a_backdated_run_with_an_unknown_key_does_not_lead(tmp_path: Path) -> None:
+    builders = [RunBuilder(day=1, key=a_key(9)), RunBuilder(day=2, key=a_key(1))]
+    assert names(one(made(tmp_path, *builders, known=(1,)))) == ["1", "0"]
+
+
+def test_an_interrupted_run_leads_only_where_there_is_no_complete_one(tmp_path: Path) -> None:
+    complete: dict[str, Any] = {"day": 1, "key": a_key(2)}
+    interrupted: dict[str, Any] = {"day": 2, "key": a_key(1), "status": "interrupted"}
+    builders = [RunBuilder(**complete), RunBuilder(**interrupted)]
+    runs = made(tmp_path, *builders, known=(1, 2))
+    assert names(one(runs)) == ["0", "1"]
+    assert names(one(runs[1:])) == ["1"]
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_the_order_in_which_files_are_found_changes_nothing(
+    tmp_path: Path, order: tuple[int, ...]
+) -> None:
+    builders = [RunBuilder(key=a_key(i), spec=small_spec(label=f"run-{i}")) for i in (1, 2, 3)]
+    runs = made(tmp_path, *builders)
+    assert one([runs[i] for i in order]) == one(runs)

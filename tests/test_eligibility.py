@@ -1,0 +1,105 @@
+"""Tests of eligibility."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from tests.support.runs import RunBuilder, a_key, keyring_of, small_spec, spec_in_mode
+from tokenwatt_site.configuration import Configuration, group
+from tokenwatt_site.eligibility import reasons
+from tokenwatt_site.trust.keyring import Keyring
+from tokenwatt_site.trust.verify import verify_run
+
+RECORDED = {
+    "setup__accelerator__memory_gib": 64,
+    "setup__accelerator__rated_bandwidth_gb_s": 100.0,
+    "setup__accelerator__power_limit_w": 65.0,
+}
+GATE = {"setup__accuracy_gate__task": "gsm8k"}
+
+
+def configuration(
+    folder: Path, builder: RunBuilder, keyring: Keyring | None = None
+) -> Configuration:
+    run = verify_run(builder.write(folder), root=folder, keyring=keyring or Keyring())
+    return group([run])[0]
+
+
+def codes(subject: Configuration) -> list[str]:
+    return [exclusion.code for exclusion in reasons(subject)]
+
+
+def text(subject: Configuration, code: str) -> str:
+    return next(exclusion.text for exclusion in reasons(subject) if exclusion.code == code)
+
+
+def test_a_simulated_demo_by_an_unknown_key_has_every_reason_that_applies(tmp_path: Path) -> None:
+    assert codes(configuration(tmp_path, RunBuilder())) == [
+        "simulated",
+        "mode",
+        "key",
+        "accuracy",
+        "launches",
+        "long-run",
+        "setup",
+    ]
+
+
+def test_a_full_recorded_run_by_a_known_key_lacks_what_this_version_cannot_measure(
+    tmp_path: Path,
+) -> None:
+    builder = RunBuilder(simulated=False, spec=spec_in_mode("full", **RECORDED, **GATE))
+    subject = configuration(tmp_path, builder, keyring_of(tmp_path / "keys", a_key()))
+    assert codes(subject) == ["accuracy", "long-run"]
+
+
+def test_quick_mode_does_not_rank_and_the_reason_names_it(tmp_path: Path) -> None:
+    subject = configuration(tmp_path, RunBuilder(spec=spec_in_mode("quick")))
+    assert "quick mode" in text(subject, "mode")
+    assert "2 launches" in text(subject, "launches")
+
+
+def test_an_unknown_key_is_named(tmp_path: Path) -> None:
+    subject = configuration(tmp_path, RunBuilder())
+    assert subject.headline.keyid in text(subject, "key")
+
+
+def test_an_interrupted_run_does_not_rank(tmp_path: Path) -> None:
+    assert "interrupted" in codes(configuration(tmp_path, RunBuilder(status="interrupted")))
+
+
+def test_an_slo_that_no_rate_met_is_a_reason(tmp_path: Path) -> None:
+    spec = small_spec(setup__slo=[{"metric": "ttft", "quantile": 0.9, "limit_ms": 100.0}])
+    subject = configuration(tmp_path, RunBuilder(spec=spec, rates_urps=(1_000_000,)))
+    assert not subject.claims.slo_met
+    assert {"slo", "launches"} <= set(codes(subject))
+
+
+def test_launches_without_a_boundary_do_not_count(tmp_path: Path) -> None:
+    spec = small_spec(protocol__repeats=3)
+    subject = configuration(tmp_path, RunBuilder(spec=spec, rates_urps=(1_000_000,)))
+    assert "0 launches" in text(subject, "launches")
+
+
+def test_fields_that_were_not_recorded_are_named(tmp_path: Path) -> None:
+    spec = small_spec(
+        setup__kernel_libraries="not recorded", setup__quantization__kv_cache="not recorded"
+    )
+    listed = text(configuration(tmp_path, RunBuilder(spec=spec)), "setup")
+    for name in ("kernel_libraries", "quantization.kv_cache", "accelerator.memory_gib"):
+        assert name in listed
+
+
+def test_an_accuracy_gate_that_was_not_asked_for_or_not_measured_says_so(tmp_path: Path) -> None:
+    absent = configuration(tmp_path / "a", RunBuilder())
+    assert "no accuracy gate" in text(absent, "accuracy")
+    asked = configuration(tmp_path / "b", RunBuilder(spec=small_spec(**GATE)))
+    assert str(asked.claims.metric("accuracy").reason) in text(asked, "accuracy")
+
+
+def test_only_the_headline_decides(tmp_path: Path) -> None:
+    subject = configuration(tmp_path / "a", RunBuilder())
+    other = configuration(tmp_path / "b", RunBuilder(status="interrupted"))
+    together = replace(subject, runs=(*subject.runs, *other.runs))
+    assert reasons(together) == reasons(subject)
