@@ -1,0 +1,193 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.measure.power.test_nvml import FakeNvml
+from tests.measure.stub_engine import StubEngine, as_json, serving
+from tests.support.runs import small_spec_dict
+from tokenwatt_site.commands import init as module
+from tokenwatt_site.commands.init import MAX_QUESTIONS, init, spec_yaml
+from tokenwatt_site.errors import EngineError, EnvironmentProblem, SpecError, UsageError
+from tokenwatt_site.measure.engine import free_port
+from tokenwatt_site.measure.power import NvmlMeter
+from tokenwatt_site.measure.power.nvml import NvmlUnavailable
+from tokenwatt_site.spec import Spec, load_spec, parse_spec
+
+VLLM = {
+    "/v1/models": as_json({"data": [{"id": "org/toy", "owned_by": "vllm", "max_model_len": 8192}]}),
+    "/version": as_json({"version": "0.32.0"}),
+}
+
+
+class Answers:
+    """Answers questions by a word in them; Enter to all others."""
+
+    def __init__(self, **by_word: str) -> None:
+        self.by_word = by_word
+        self.asked: list[str] = []
+
+    def __call__(self, question: str) -> str:
+        self.asked.append(question)
+        return next((a for word, a in self.by_word.items() if word in question), "")
+
+
+def no_nvml() -> NvmlMeter:
+    raise NvmlUnavailable("no library")
+
+
+def two_boards() -> NvmlMeter:
+    return NvmlMeter(FakeNvml())
+
+
+def written(tmp_path: Path, answers: Answers, **options: Any) -> Spec:
+    with serving(StubEngine(get=VLLM)) as url:
+        path = init(url, tmp_path / "new.spec.yaml", answers, options.get("nvml", no_nvml))
+    return load_spec(path)
+
+
+def test_enter_to_every_question_gives_a_valid_spec_that_says_what_is_not_recorded(
+    tmp_path: Path,
+) -> None:
+    answers = Answers()
+
+    spec = written(tmp_path, answers)
+
+    engine = spec.setup.engine
+    assert (engine.name, engine.version, engine.build) == ("vLLM", "0.32.0", "not recorded")
+    assert spec.endpoint.model == spec.setup.model.name == "org/toy"
+    assert spec.setup.accelerator.model == "not recorded"
+    assert spec.title == "org/toy on vLLM"
+    assert spec.setup.power.sensor == "none"
+    assert [o.label for o in spec.setup.slo] == ["TTFT p99", "TPOT p99"]
+    assert [o.limit_ms for o in spec.setup.slo] == [2000, 50]
+    assert (spec.protocol.mode, spec.protocol.repeats) == ("quick", 2)
+    assert spec.setup.workload.name == "chat-mix-v1"
+    assert len(answers.asked) == MAX_QUESTIONS
+
+
+def test_what_nvml_tells_is_written_and_not_asked(tmp_path: Path) -> None:
+    answers = Answers()
+
+    spec = written(tmp_path, answers, nvml=two_boards)
+
+    accelerator = spec.setup.accelerator
+    assert (accelerator.model, accelerator.count) == ("NVIDIA H200 SXM 141GB", 2)
+    assert (accelerator.memory_gib, accelerator.rated_bandwidth_gb_s) == (141, 4800)
+    assert accelerator.power_limit_w == 700
+    assert spec.setup.driver == "595.91.07"
+    assert (spec.setup.power.sensor, spec.setup.power.rate_hz) == ("nvml", 1)
+    assert len(answers.asked) == MAX_QUESTIONS
+    assert not any("Accelerators" in question for question in answers.asked)
+
+
+def test_answers_go_to_their_fields(tmp_path: Path) -> None:
+    spec = written(
+        tmp_path,
+        Answers(
+            published="Org/Toy-7B@3f2a",
+            Formats="fp8/bf16",
+            Command="vllm serve 'Org/Toy 7B' --port 8000",
+            Parallelism="1x4x1x1x2",
+            Accelerators="4x NVIDIA B200",
+        ),
+    )
+
+    assert (spec.setup.model.name, spec.setup.model.revision) == ("Org/Toy-7B", "3f2a")
+    assert spec.setup.quantization.weights == "fp8"
+    assert spec.setup.quantization.kv_cache == "bf16"
+    assert spec.setup.engine.argv == ("vllm", "serve", "Org/Toy 7B", "--port", "8000")
+    assert (spec.setup.parallelism.tensor, spec.setup.parallelism.data) == (4, 2)
+    assert (spec.setup.accelerator.count, spec.setup.accelerator.rated_bandwidth_gb_s) == (4, 8000)
+    assert (spec.label, spec.title) == ("org-toy-7b", "Org/Toy-7B on 4x NVIDIA B200 SXM 180GB")
+
+
+def test_a_cpu_is_a_class_of_its_own(tmp_path: Path) -> None:
+    assert written(tmp_path, Answers(Accelerators="CPU")).setup.is_cpu
+
+
+def test_boards_here_are_not_those_of_an_engine_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_LOOPBACK", frozenset())
+
+    assert written(tmp_path, Answers(), nvml=two_boards).setup.power.sensor == "none"
+
+
+@pytest.mark.parametrize(
+    ("answers", "error", "field"),
+    [
+        (
+            Answers(Command="vllm serve m --api-key sk-abcdefghijkl"),
+            SpecError,
+            "setup.engine.argv",
+        ),
+        (Answers(Command="vllm 'serve"), UsageError, "setup.engine.argv"),
+        (Answers(Parallelism="4"), UsageError, "setup.parallelism"),
+        (Answers(Parallelism="0x1x1x1x1"), UsageError, "setup.parallelism"),
+        (Answers(published="x" * 400), SpecError, "setup.model.name"),
+    ],
+)
+def test_an_answer_that_a_spec_may_not_hold_is_named_and_nothing_is_written(
+    tmp_path: Path, answers: Answers, error: type[UsageError], field: str
+) -> None:
+    with pytest.raises(error) as caught:
+        written(tmp_path, answers)
+
+    assert any((problem.field or "").startswith(field) for problem in caught.value.problems)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["file", "dangling link"])
+def test_a_file_that_is_there_is_never_overwritten_and_nothing_is_asked(
+    tmp_path: Path, kind: str
+) -> None:
+    out = tmp_path / "my.spec.yaml"
+    if kind == "file":
+        out.write_text("mine", "utf-8")
+    else:
+        out.symlink_to(tmp_path / "gone")
+    answers = Answers()
+
+    with pytest.raises(UsageError, match="is there already"):
+        init("http://127.0.0.1:1", out, answers, no_nvml)
+
+    assert answers.asked == []
+    assert kind != "file" or out.read_text("utf-8") == "mine"
+
+
+def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
+    with serving(StubEngine(get=VLLM)) as url, pytest.raises(EnvironmentProblem, match="written"):
+        init(url, tmp_path / "no" / "x.yaml", Answers(), no_nvml)
+
+
+def test_no_engine_is_said_before_anything_is_asked(tmp_path: Path) -> None:
+    answers = Answers()
+
+    with pytest.raises(EngineError, match="no engine answers"):
+        init(f"http://127.0.0.1:{free_port()}", tmp_path / "x.yaml", answers, no_nvml)
+
+    assert answers.asked == []
+
+
+TEXT = st.text(st.characters(codec="ascii", exclude_categories=["Cc"]), min_size=1, max_size=60)
+
+
+@given(note=TEXT, driver=TEXT, build=st.sampled_from(["no", "1.0", "0123", "~", "12:30", "- a"]))
+def test_a_written_spec_is_read_back_equal(
+    tmp_path_factory: pytest.TempPathFactory, note: str, driver: str, build: str
+) -> None:
+    values = small_spec_dict()
+    values["note"] = f"{note}\n{note}"
+    values["setup"]["driver"] = driver
+    values["setup"]["engine"]["build"] = build
+    spec = parse_spec(values, source="test")
+    path = tmp_path_factory.mktemp("spec") / "x.spec.yaml"
+
+    path.write_text(spec_yaml(spec), "utf-8")
+
+    assert load_spec(path) == spec

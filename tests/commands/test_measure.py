@@ -1,0 +1,121 @@
+"""From a spec to a signed run file, with an engine that is a formula."""
+
+import json
+import stat
+
+import pytest
+
+from tests.measure.test_session import Lab, lab  # noqa: F401  # a fixture
+from tests.support.runs import small_spec, small_spec_dict
+from tokenwatt_site.commands import measure as command
+from tokenwatt_site.commands.verify import verify
+from tokenwatt_site.errors import EnvironmentProblem, SpecError, UsageError
+from tokenwatt_site.measure.session import Events
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TOKENWATT_KEY_DIR", str(tmp_path / "keys"))
+    return tmp_path
+
+
+def write_spec(path, **changes):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # JSON is YAML.
+    path.write_text(json.dumps(small_spec_dict(**changes)), encoding="utf-8")
+    return path
+
+
+def measured(spec, **options):
+    said = []
+    return command.measure_and_sign(
+        spec, command.new_folder(spec), Events(lambda _: None, said.append), **options
+    )
+
+
+def test_the_run_file_is_named_by_its_id_and_verifies(here, lab):  # noqa: F811
+    path, run = measured(small_spec())
+    assert path.parent.name == run.configuration
+    assert path.stem == run.run_id[:12]
+    assert verify(path).run_id == run.run_id
+
+
+def test_out_decides_the_place_and_evidence_lies_beside_it(here, lab):  # noqa: F811
+    path, _ = measured(small_spec(), out=here / "results" / "one.json")
+    assert path == here / "results" / "one.json"
+    assert len(list((here / "results" / "evidence").glob("*.jsonl.gz"))) == 2
+    assert verify(path).key_state == "unknown"
+
+
+def test_the_key_is_made_at_first_use_and_is_readable_by_the_owner_alone(here, lab):  # noqa: F811
+    measured(small_spec())
+    (key,) = (here / "keys").iterdir()
+    assert stat.S_IMODE(key.stat().st_mode) == 0o600
+    before = key.read_bytes()
+    measured(small_spec(setup__driver="other"))
+    assert key.read_bytes() == before
+
+
+def test_an_existing_run_file_is_never_overwritten(here, lab):  # noqa: F811
+    out = here / "one.json"
+    out.write_text("precious", encoding="utf-8")
+    with pytest.raises(UsageError, match="is there already"):
+        measured(small_spec(), out=out)
+    assert out.read_text(encoding="utf-8") == "precious"
+    assert lab.trials == 0
+
+
+def test_a_place_that_cannot_be_written_is_said_before_measuring(here, lab):  # noqa: F811
+    (here / "runs").write_text("a file where a folder should be", encoding="utf-8")
+    with pytest.raises(EnvironmentProblem, match="is not writable"):
+        measured(small_spec())
+    assert lab.trials == 0
+
+
+def test_a_disk_full_at_the_end_tells_how_to_go_on(here, lab, monkeypatch):  # noqa: F811
+    def full(*_args, **_options):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(command, "store", full)
+    with pytest.raises(EnvironmentProblem, match="measure --resume"):
+        measured(small_spec())
+    monkeypatch.undo()
+
+
+def test_specs_are_looked_for_here_then_in_specs(here):
+    write_spec(here / "specs" / "a.spec.yaml", label="in-specs")
+    assert command.read_spec(command.Path("a.spec.yaml")).label == "in-specs"
+    write_spec(here / "a.spec.yaml", label="here")
+    assert command.read_spec(command.Path("a.spec.yaml")).label == "here"
+
+
+def test_a_spec_that_is_nowhere_is_named(here):
+    with pytest.raises(UsageError, match=r"nowhere\.spec\.yaml: there is no such spec"):
+        command.read_spec(command.Path("nowhere.spec.yaml"))
+
+
+def test_label_and_role_on_the_command_line_do_not_change_the_configuration(here):
+    path = write_spec(here / "a.spec.yaml")
+    plain = command.read_spec(path)
+    other = command.read_spec(path, label="mine", role="candidate")
+    assert (other.label, other.role) == ("mine", "candidate")
+    assert other.configuration_id == plain.configuration_id
+
+
+def test_a_label_that_is_no_label_is_refused_with_its_field(here):
+    path = write_spec(here / "a.spec.yaml")
+    with pytest.raises(SpecError, match="label"):
+        command.read_spec(path, label="no spaces please")
+
+
+def test_a_resumed_measurement_has_the_spec_it_was_begun_with(here, lab):  # noqa: F811
+    spec = small_spec(label="mine")
+    folder = command.new_folder(spec)
+    command.measure_and_sign(spec, folder, Events(lambda _: None, lambda _: None))
+    assert command.resumed_spec(folder) == spec
+
+
+def test_a_folder_without_a_measurement_cannot_be_resumed(here):
+    with pytest.raises(UsageError, match="holds no measurement"):
+        command.resumed_spec(here)

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.pages.conftest import SHIPPED
+from tests.support.runs import RunBuilder, small_spec
+from tokenwatt_site.commands.report import report
+from tokenwatt_site.errors import EnvironmentProblem, InputError, UsageError, VerificationError
+
+
+def test_the_page_lies_beside_the_run_by_default(tmp_path: Path) -> None:
+    run = RunBuilder().write(tmp_path, "x.json")
+    assert report([run], None, None) == tmp_path / "x.html"
+    assert "<h1>Toy model on a CPU</h1>" in (tmp_path / "x.html").read_text(encoding="utf-8")
+
+
+def test_the_title_and_the_place_can_be_chosen(tmp_path: Path) -> None:
+    run = RunBuilder().write(tmp_path, "x.json")
+    out = report([run], "Another <title>", tmp_path / "deep" / "y.html")
+    assert "<h1>Another &lt;title&gt;</h1>" in out.read_text(encoding="utf-8")
+
+
+def test_two_runs_of_one_configuration_are_one_report(tmp_path: Path) -> None:
+    runs = [RunBuilder(day=day).write(tmp_path / str(day)) for day in (1, 2)]
+    html = report(runs, None, None).read_text(encoding="utf-8")
+    assert "2026-01-01" in html
+    assert "2026-01-02" in html
+
+
+def test_runs_of_two_configurations_are_refused(tmp_path: Path) -> None:
+    runs = [
+        RunBuilder().write(tmp_path / "a"),
+        RunBuilder(spec=small_spec(setup__driver="other")).write(tmp_path / "b"),
+    ]
+    with pytest.raises(UsageError, match="several configurations"):
+        report(runs, None, None)
+
+
+def test_a_changed_run_makes_no_page(tmp_path: Path) -> None:
+    run = RunBuilder().write(tmp_path, "x.json")
+    run.write_bytes(run.read_bytes().replace(b'"Toy model', b'"Top model'))
+    with pytest.raises(VerificationError):
+        report([run], None, None)
+    assert not (tmp_path / "x.html").exists()
+
+
+def test_a_quoted_record_has_a_page_too(tmp_path: Path) -> None:
+    out = report([SHIPPED], None, tmp_path / "q.html")
+    assert "As published, not recomputed." in out.read_text(encoding="utf-8")
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"none\.json"):
+        report([tmp_path / "none.json"], None, None)
+
+
+def test_no_file_is_a_wrong_use() -> None:
+    with pytest.raises(UsageError):
+        report([], None, None)
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    run = RunBuilder().write(tmp_path, "x.json")
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    with pytest.raises(EnvironmentProblem, match=r"y\.html"):
+        report([run], None, tmp_path / "file" / "y.html")

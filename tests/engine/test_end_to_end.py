@@ -1,0 +1,169 @@
+"""The whole path on the real engine: preflight, trials, signature, verification, site."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+from tokenwatt_site.commands.measure import measure_and_sign
+from tokenwatt_site.commands.verify import verify
+from tokenwatt_site.errors import EngineError, ReadBackError
+from tokenwatt_site.evidence import Status
+from tokenwatt_site.measure.client import Target
+from tokenwatt_site.measure.endpoint import read_back
+from tokenwatt_site.measure.preflight import compare, preflight
+from tokenwatt_site.measure.session import Events
+from tokenwatt_site.measure.trial import run_trial
+from tokenwatt_site.run import Run
+from tokenwatt_site.spec import parse_spec
+from tokenwatt_site.workload import prompt_ids, prompt_words, trial_key, workload_of
+
+pytestmark = pytest.mark.engine
+
+# A TTFT limit far above what this engine needs keeps the client's own limits (0.5% of it) wide
+# enough for a busy machine; the boundary comes from TPOT.
+SLO = [
+    {"metric": "ttft", "quantile": 0.9, "limit_ms": 20_000},
+    {"metric": "tpot", "quantile": 0.9, "limit_ms": 60},
+]
+PROTOCOL = {"lead_in": 2, "scored": 10, "tail": 30, "start_rate": 4.0, "max_rate": 16}
+KEY = trial_key("cd" * 32, "preflight", 1, 0)
+
+
+def attached(demo_spec, engine, api="completions", **setup):
+    value = demo_spec.to_json()
+    value["setup"] |= {"slo": SLO} | setup
+    value["protocol"] |= PROTOCOL
+    value["endpoint"] |= {"start": "attach", "url": engine.url, "api": api}
+    return parse_spec(value, source="test")
+
+
+def prompt(spec):
+    def fresh(number, tokens):
+        if spec.endpoint.api == "chat":
+            return prompt_words(KEY, number, tokens)
+        return prompt_ids(KEY, number, tokens, spec.endpoint.vocabulary)
+
+    return fresh
+
+
+@pytest.fixture(scope="module")
+def measured(demo_spec, engine, tmp_path_factory) -> tuple[Path, Run]:
+    folder = tmp_path_factory.mktemp("end-to-end")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TOKENWATT_KEY_DIR", str(folder / "keys"))
+        return measure_and_sign(
+            attached(demo_spec, engine),
+            folder / "work",
+            Events(lambda _: None, lambda _: None),
+            out=folder / "site" / "runs" / "real.json",
+        )
+
+
+def test_the_engine_is_what_the_demo_spec_says(demo_spec, engine):
+    facts = read_back(engine.url)
+    rows = {row.field: row for row in compare(demo_spec, facts)}
+    assert rows["setup.engine.name"].observed == "llama.cpp"
+    assert rows["endpoint.model"].state == "read back"
+    assert facts.context_tokens == 1024
+
+
+def test_a_wrong_model_name_is_caught_though_the_engine_accepts_it(demo_spec, engine):
+    value = demo_spec.to_json()
+    value["endpoint"]["model"] = "smollm2-135m-instruckt"
+    with pytest.raises(ReadBackError, match=r"endpoint\.model"):
+        compare(parse_spec(value, source="test"), read_back(engine.url))
+
+
+@pytest.mark.parametrize("api", ["completions", "chat"])
+def test_the_preflight_passes_and_sees_the_traps_of_this_engine(demo_spec, engine, api):
+    spec = attached(demo_spec, engine, api)
+    found = preflight(spec, engine.url, read_back(engine.url), prompt(spec))
+    assert found.accepts_unknown_model
+    assert found.repeat_cached_tokens == 0
+    assert (found.chat_overhead_tokens > 0) == (api == "chat")
+
+
+def test_an_output_that_the_context_would_cut_is_refused(demo_spec, engine):
+    long = {"kind": "fixed", "tokens": 1000}
+    value = attached(demo_spec, engine).to_json()
+    value["setup"] |= {
+        "output_tokens": long,
+        "workload": {**value["setup"]["workload"], "name": "x"},
+    }
+    spec = parse_spec(value, source="test")
+    with pytest.raises(EngineError, match="context"):
+        preflight(spec, engine.url, read_back(engine.url), prompt(spec))
+
+
+@pytest.mark.parametrize("api", ["completions", "chat"])
+def test_a8_tokens_come_from_usage_in_both_dialects_of_the_engine(demo_spec, engine, api):
+    spec = attached(demo_spec, engine, api, slo=[{**o, "limit_ms": 60_000} for o in SLO])
+    facts = read_back(engine.url)
+    overhead = preflight(spec, engine.url, facts, prompt(spec)).chat_overhead_tokens
+    realisation = workload_of(spec.setup).realisation(1, lead_in=0, scored=10, tail=0)
+    result = run_trial(
+        spec,
+        realisation,
+        Target.from_url(engine.url, api),
+        repeat=1,
+        trial=1,
+        rate_urps=4_000_000,
+        nonce="ef" * 32,
+        chat_overhead=overhead,
+        trials_left=1,
+        alive=engine.alive,
+        report=lambda _: None,
+    )
+    for record in result.offered.records:
+        assert record.status is Status.OK
+        assert record.output_tokens == record.output_asked
+        assert abs(record.prompt_tokens - max(record.prompt_asked, overhead + 1)) <= 2
+        assert record.due_ns <= record.sent_ns < record.first_ns <= record.last_ns <= record.end_ns
+        assert 1 <= record.first_tokens <= record.output_tokens
+
+
+def test_a_real_run_is_verified_and_its_numbers_are_recomputed(measured):
+    path, run = measured
+    checked = verify(path)
+    assert checked.claims == run.claims
+    assert {t.verdict for t in run.claims.trials} <= {"PASS", "FAIL", "INVALID"}
+    assert run.status == "complete"
+    assert not run.simulated
+    assert run.claims.metric("ttft").value is not None or not run.claims.slo_met
+
+
+def test_a_real_run_becomes_a_page_of_a_strictly_built_site(measured):
+    path, run = measured
+    site = path.parent.parent
+    shutil.copytree(ROOT / "site_src", site / "site_src")
+    shutil.copy(ROOT / "mkdocs.yml", site)
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict"],
+        cwd=site,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    page = (site / "site" / "reports" / f"{run.configuration}.html").read_text(encoding="utf-8")
+    assert "Not covered" in page
+    assert run.run_id in page
+    assert run.configuration in (site / "site" / "index.html").read_text(encoding="utf-8")
+
+
+def test_one_edited_digit_in_a_real_run_is_found(measured, tmp_path):
+    path, _ = measured
+    document = json.loads(path.read_bytes())
+    document["claims"]["trials"][0]["rate_urps"] += 1
+    shutil.copytree(path.parent / "evidence", tmp_path / "evidence")
+    edited = tmp_path / "edited.json"
+    edited.write_text(json.dumps(document), encoding="utf-8")
+    with pytest.raises(Exception, match="check 4"):
+        verify(edited)

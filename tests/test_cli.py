@@ -1,0 +1,130 @@
+"""The command line: what goes where, and with which exit code."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.measure.test_session import Lab, lab  # noqa: F401  # a fixture
+from tests.support.runs import RunBuilder, small_spec_dict
+from tokenwatt_site import cli
+
+runner = CliRunner()
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TOKENWATT_KEY_DIR", str(tmp_path / "keys"))
+    (tmp_path / "a.spec.yaml").write_text(json.dumps(small_spec_dict()), encoding="utf-8")
+    return tmp_path
+
+
+def call(*words, app=cli.app):
+    return runner.invoke(app, [str(word) for word in words])
+
+
+def test_measure_prints_the_run_file_and_nothing_else_on_standard_output(here, lab):  # noqa: F811
+    done = call("measure", "--spec", "a.spec.yaml")
+    assert done.exit_code == 0, done.stderr
+    (path,) = (here / "runs").glob("*/*.json")
+    assert done.stdout == f"{path.relative_to(here)}\n"
+    assert "SLO goodput" in done.stderr
+
+
+def test_the_short_command_takes_the_reproduce_lines_of_the_example(here, lab):  # noqa: F811
+    run = call(
+        *("run", "--spec", "a.spec.yaml", "--label", "x-1", "--role", "baseline"),
+        *("--out", "runs/x-1.json"),
+        app=cli.short_app,
+    )
+    assert run.exit_code == 0, run.stderr
+    assert json.loads((here / "runs/x-1.json").read_bytes())["spec"]["role"] == "baseline"
+    report = call("report", "runs/x-1.json", "--title", "A & B", app=cli.short_app)
+    assert report.exit_code == 0, report.stderr
+    assert "A &amp; B" in (here / report.stdout.strip()).read_text(encoding="utf-8")
+
+
+def test_verify_says_what_it_checked_and_who_signed(here):
+    path = RunBuilder().write(here / "runs")
+    done = call("verify", path)
+    assert done.exit_code == 0
+    assert "verified" in done.stdout
+    assert "unknown key" in done.stdout
+
+
+def test_c2_verify_looks_at_every_file_and_exits_with_6_when_one_fails(here):
+    good = RunBuilder().write(here / "runs")
+    bad = here / "runs" / "cut.json"
+    bad.write_bytes(good.read_bytes()[: good.stat().st_size // 2])
+    done = call("verify", bad, good)
+    assert done.exit_code == 6
+    assert "NOT VERIFIED" in done.stderr
+    assert "check 2" in done.stderr
+    assert str(good) in done.stdout
+
+
+CODES = {
+    "no such spec": (("measure", "--spec", "none.yaml"), 2),
+    "neither spec nor resume": (("measure",), 2),
+    "resume with a label": (("measure", "--resume", ".", "--label", "x"), 2),
+    "nothing to resume": (("measure", "--resume", "."), 2),
+    "unknown option": (("measure", "--fast"), 2),
+    "no engine": (("init", "--url", "http://127.0.0.1:9"), 3),
+    "no file to verify": (("verify", "none.json"), 6),
+    "demo outside a checkout": (("demo",), 2),
+}
+
+
+@pytest.mark.parametrize("case", CODES)
+def test_c7_every_kind_of_failure_has_its_exit_code_and_no_traceback(case, here):
+    words, code = CODES[case]
+    done = call(*words)
+    assert done.exit_code == code, done.stderr
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+
+
+def test_spec_check_names_the_configuration(here):
+    done = call("spec", "check", "a.spec.yaml")
+    assert done.exit_code == 0
+    assert "valid, configuration toy-135m-cpu-toy-" in done.stdout
+
+
+def test_spec_check_names_file_field_found_and_expected(here):
+    spec = small_spec_dict(setup__accelerator__count=-1)
+    (here / "b.spec.yaml").write_text(json.dumps(spec), encoding="utf-8")
+    done = call("spec", "check", "b.spec.yaml")
+    assert done.exit_code == 2
+    for part in ("b.spec.yaml:1", "setup.accelerator.count", "found -1", "greater than or equal"):
+        assert part in done.stderr
+
+
+def test_an_interrupt_exits_with_130_and_says_how_to_go_on(here, lab):  # noqa: F811
+    def interrupt(number):
+        if number == 2:
+            raise KeyboardInterrupt
+
+    lab.before_trial = interrupt
+    done = call("measure", "--spec", "a.spec.yaml")
+    assert done.exit_code == 130
+    (work,) = (here / ".tokenwatt").iterdir()
+    assert f"measure --resume {work.relative_to(here)}" in done.stderr
+    assert call("verify", work / "run.json").exit_code == 0
+    lab.before_trial = lambda _: None
+    again = call("measure", "--resume", work.relative_to(here))
+    assert again.exit_code == 0, again.stderr
+
+
+def test_a_run_that_was_interrupted_says_so_in_its_file(here, lab):  # noqa: F811
+    lab.before_trial = _interrupt_third
+    call("measure", "--spec", "a.spec.yaml")
+    (run,) = (here / ".tokenwatt").glob("*/run.json")
+    document = json.loads(run.read_bytes())
+    assert document["status"] == "interrupted"
+    assert len(document["claims"]["trials"]) == 2
+
+
+def _interrupt_third(number):
+    if number == 3:
+        raise KeyboardInterrupt

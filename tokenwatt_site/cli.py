@@ -1,0 +1,280 @@
+"""The command line: the only module that prints or exits.
+
+Data goes to standard output, everything else to standard error.
+"""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Literal, NoReturn, ParamSpec, TypeVar
+
+import typer
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from tokenwatt_site.commands import demo as demo_command
+from tokenwatt_site.commands import init as init_command
+from tokenwatt_site.commands import measure as measure_command
+from tokenwatt_site.commands import report as report_command
+from tokenwatt_site.commands import verify as verify_command
+from tokenwatt_site.errors import TokenwattError, UsageError
+from tokenwatt_site.measure.session import Events
+from tokenwatt_site.measure.trial import Progress
+from tokenwatt_site.run import Run
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Role = Literal["baseline", "candidate"]
+
+_err = Console(stderr=True, highlight=False)
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="Measure, sign, verify and publish LLM serving results that anyone can recompute.",
+)
+short_app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="Short form of tokenwatt-site: run (= measure) and report.",
+)
+spec_app = typer.Typer(no_args_is_help=True, help="Work with spec files.")
+app.add_typer(spec_app, name="spec")
+
+
+class _Display:
+    """Progress of a measurement: a live table on a terminal, plain lines elsewhere."""
+
+    PLAIN_EVERY_NS = 10_000_000_000
+
+    def __init__(self) -> None:
+        self._live = Live(console=_err, refresh_per_second=4, transient=True)
+        self._shown = (-1, 0)
+
+    def __enter__(self) -> Events:
+        if _err.is_terminal:
+            self._live.start()
+        return Events(progress=self._progress, say=self._say)
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def _say(self, text: str) -> None:
+        _err.print(text, markup=False)
+
+    def _progress(self, p: Progress) -> None:
+        if _err.is_terminal:
+            self._live.update(_progress_table(p))
+            return
+        slot = (p.trial, p.now_ns // self.PLAIN_EVERY_NS)
+        if slot != self._shown:
+            self._shown = slot
+            _err.print(_progress_line(p), markup=False, soft_wrap=True)
+
+
+def _progress_cells(p: Progress) -> list[tuple[str, str]]:
+    # Half of the trials still to come fail, and those stop early, on average half way.
+    left_s = max(0, p.scored_end_ns - p.now_ns) / 1e9
+    left_s += max(0, p.trials_left - 1) * 0.75 * p.scored_end_ns / 1e9
+    cells = [
+        ("trial", f"{p.trial} (repeat {p.repeat})"),
+        ("offered", f"{p.rate_urps / 1e6:.3f} requests/s"),
+        ("in flight", str(p.in_flight)),
+        ("scored", f"{p.scored_done}/{p.scored}"),
+    ]
+    for label, value, limit in p.objectives:
+        shown = "-" if value is None else f"{value:,.0f}"
+        cells.append((label, f"{shown} of {limit:,.0f} ms"))
+    return [
+        *cells,
+        ("verdict so far", p.outcome.lower()),
+        ("about", f"{left_s:.0f} s left in this repeat"),
+    ]
+
+
+def _progress_line(p: Progress) -> str:
+    return "  " + ", ".join(f"{name} {value}" for name, value in _progress_cells(p))
+
+
+def _progress_table(p: Progress) -> Table:
+    table = Table.grid(padding=(0, 2))
+    for name, value in _progress_cells(p):
+        table.add_row(name, value)
+    return table
+
+
+def _handled(command: Callable[P, R]) -> Callable[P, R]:
+    """Print our own errors as one line each and exit with their code."""
+
+    @functools.wraps(command)
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+        signal.signal(signal.SIGTERM, _interrupt)
+        try:
+            return command(*args, **kwargs)
+        except TokenwattError as error:
+            for line in str(error).splitlines():
+                _err.print(f"error: {line}", markup=False, soft_wrap=True)
+            raise typer.Exit(error.exit_code) from error
+        except KeyboardInterrupt:
+            _err.print("interrupted")
+            raise typer.Exit(130) from None
+
+    return wrapper
+
+
+def _interrupt(_signum: int, _frame: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+SpecOption = Annotated[
+    Path | None, typer.Option("--spec", help="Spec file; looked for here, then in specs/.")
+]
+OutOption = Annotated[Path | None, typer.Option("--out", help="Where the run file goes.")]
+
+
+@app.command()
+@short_app.command("run")
+@_handled
+def measure(
+    spec: SpecOption = None,
+    label: Annotated[str | None, typer.Option(help="Short name of this run.")] = None,
+    role: Annotated[Role | None, typer.Option(help="baseline or candidate.")] = None,
+    out: OutOption = None,
+    resume: Annotated[
+        Path | None, typer.Option(help="Folder of a measurement that was broken off.")
+    ] = None,
+) -> None:
+    """Measure a configuration and write a signed run file."""
+    if resume is not None:
+        if spec or label or role:
+            raise UsageError("--resume takes spec, label and role from its folder; leave them out")
+        wanted, folder = measure_command.resumed_spec(resume), resume
+    elif spec is not None:
+        wanted = measure_command.read_spec(spec, label=label, role=role)
+        folder = measure_command.new_folder(wanted)
+    else:
+        raise UsageError("give --spec FILE, or --resume FOLDER")
+    with _Display() as events:
+        path, run = measure_command.measure_and_sign(wanted, folder, events, out=out)
+    _print_summary(run)
+    typer.echo(path)
+
+
+def _print_summary(run: Run) -> None:
+    for metric in run.claims.metrics:
+        value = f"{metric.value:,.4g}" if metric.value is not None else f"({metric.reason})"
+        _err.print(f"  {metric.label}: {value}", markup=False, soft_wrap=True)
+
+
+@app.command()
+@_handled
+def verify(
+    files: Annotated[list[Path], typer.Argument(help="Run files; evidence lies beside each.")],
+    keys: Annotated[
+        Path, typer.Option(help="Folder of registered keys.")
+    ] = verify_command.KEYS_FOLDER,
+) -> None:
+    """Check signature, evidence and journal, and recompute every number."""
+    failed: TokenwattError | None = None
+    for file in files:
+        try:
+            checked = verify_command.verify(file, keys)
+        except TokenwattError as error:
+            _err.print(f"{file}: NOT VERIFIED", markup=False, soft_wrap=True)
+            _err.print(str(error), markup=False, soft_wrap=True)
+            failed = failed or error
+            continue
+        signer = f"{checked.signer}, known key" if checked.signer else "unknown key"
+        typer.echo(
+            f"{file}: verified, run {checked.run_id[:12]}, signed by {checked.keyid} ({signer}),"
+            f" {sum(m.value is not None for m in checked.claims.metrics)} numbers recomputed"
+        )
+    if failed is not None:
+        raise typer.Exit(6)
+
+
+@app.command()
+@short_app.command("report")
+@_handled
+def report(
+    files: Annotated[list[Path], typer.Argument(help="Run files of one configuration.")],
+    title: Annotated[str | None, typer.Option(help="Heading of the page.")] = None,
+    out: OutOption = None,
+) -> None:
+    """Write one self-contained HTML page that opens from disk."""
+    typer.echo(report_command.report(files, title=title, out=out))
+
+
+@spec_app.command("check")
+@_handled
+def check(
+    files: Annotated[list[Path], typer.Argument(help="Spec files; looked for here and in specs/.")],
+) -> None:
+    """Check specs and print the id of the configuration that each names."""
+    for file in files:
+        spec = measure_command.read_spec(file)
+        typer.echo(f"{file}: valid, configuration {spec.configuration_id}")
+
+
+@app.command()
+@_handled
+def init(
+    url: Annotated[str, typer.Option(help="Base URL of a running engine.")],
+    out: Annotated[Path, typer.Option(help="The spec file to write.")] = Path("new.spec.yaml"),
+) -> None:
+    """Write a valid spec from what an endpoint and the boards tell."""
+    typer.echo(init_command.init(url, out, _ask))
+
+
+def _ask(question: str) -> str:
+    if not sys.stdin.isatty():
+        return ""
+    _err.print(f"{question} ", end="", markup=False)
+    return input()
+
+
+@app.command()
+@_handled
+def demo() -> None:
+    """Measure a small model on this CPU and build the site that shows it."""
+    with _Display() as events:
+        shown = demo_command.demonstrate(events)
+    _print_summary(shown.run)
+    _err.print("A 135M model on a CPU, demo mode; power was not covered. Look at:", markup=False)
+    typer.echo(shown.report)
+    typer.echo(shown.site / "index.html")
+    if os.environ.get("DEMO_SERVE") != "0":
+        _serve(shown.site)
+
+
+def _serve(site: Path) -> None:
+    handler = functools.partial(_QuietHandler, directory=str(site))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        _err.print(f"serving http://127.0.0.1:{server.server_port}/ until Ctrl-C", markup=False)
+        server.serve_forever()
+
+
+class _QuietHandler(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the base's name
+        pass
+
+
+def main() -> None:
+    """Run `tokenwatt-site`."""
+    app()
+
+
+def short_main() -> None:
+    """Run `tokenwatt`."""
+    short_app()

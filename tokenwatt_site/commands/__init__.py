@@ -1,0 +1,1 @@
+"""What the command line can do; nothing here prints or exits."""

@@ -1,0 +1,263 @@
+"""Write a first spec from what an endpoint and NVML tell, and at most five questions."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeAlias
+from urllib.parse import urlsplit
+
+import yaml
+
+from tokenwatt_site import accelerators
+from tokenwatt_site.canonical import JsonValue
+from tokenwatt_site.errors import EnvironmentProblem, Problem, UsageError
+from tokenwatt_site.measure.endpoint import EngineFacts, read_back
+from tokenwatt_site.measure.power import NvmlMeter
+from tokenwatt_site.measure.power.nvml import NvmlUnavailable
+from tokenwatt_site.spec import NOT_RECORDED, Spec, parse_spec
+from tokenwatt_site.workload import NAMED
+
+Ask: TypeAlias = Callable[[str], str]
+"""Asks the user; an empty answer takes the default, which the question shows in brackets."""
+
+_Question: TypeAlias = Callable[[str, str], str]
+"""Text and default to answer."""
+
+MAX_QUESTIONS = 5
+WORKLOAD = "chat-mix-v1"
+
+SAFE_VOCABULARY = 32000
+"""Where the engine does not tell: ids below this exist in nearly every vocabulary."""
+
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+_HEADER = """\
+# Written by `tokenwatt-site init`; look through it before measuring.
+# "not recorded" is a value: it is printed on the report, and such a report is not ranked.
+"""
+
+
+def init(url: str, out: Path, ask: Ask, open_nvml: Callable[[], NvmlMeter] = NvmlMeter) -> Path:
+    """Write a valid spec for the engine at `url` to `out`.
+
+    Boards are read by NVML only when the engine is on this machine.
+
+    Args:
+        url: base of the engine, without /v1.
+        out: file to write; never overwritten.
+        ask: asks the user; called at most MAX_QUESTIONS times.
+        open_nvml: opens NVML; a stand-in for tests.
+
+    Raises:
+        UsageError: `out` is there already.
+        EngineError: nothing answers at `url`.
+        SpecError: an answer that a spec may not hold.
+        EnvironmentProblem: `out` cannot be written.
+    """
+    _require_absent(out)
+    base = url.rstrip("/")
+    facts = read_back(base)
+
+    def question(text: str, default: str) -> str:
+        return ask(f"{text} [{default}]:").strip() or default
+
+    hardware = _hardware(base, question, open_nvml)
+    spec = parse_spec(_draft(base, facts, hardware, question), source=str(out))
+    _write(out, spec)
+    return out
+
+
+def spec_yaml(spec: Spec) -> str:
+    """Return a spec as YAML that `load_spec` reads back equal."""
+    # Null has no spelling in the YAML subset of specs: an absent key says the same.
+    return yaml.safe_dump(
+        _without_nulls(spec.to_json()), sort_keys=False, allow_unicode=True, width=1000
+    )
+
+
+def _draft(base: str, facts: EngineFacts, hardware: JsonValue, ask: _Question) -> JsonValue:
+    served = facts.models[0] if facts.models else NOT_RECORDED
+    name, _, revision = ask(
+        "Model as published, with its revision (name@revision)", served
+    ).partition("@")
+    weights, _, kv_cache = ask(
+        "Formats of weights and KV cache (such as fp8/bf16)", NOT_RECORDED
+    ).partition("/")
+    command = ask("Command line that started the engine", NOT_RECORDED)
+    widths = _widths(
+        ask("Parallelism as replicas x tensor x pipeline x expert x data", "1x1x1x1x1")
+    )
+    workload = NAMED[WORKLOAD]
+    accelerator = hardware["accelerator"]
+    boards = accelerator["model"]
+    if accelerator["count"]:
+        boards = f"{accelerator['count']}x {boards}"
+    elif boards == NOT_RECORDED:
+        boards = facts.name or "an unnamed engine"
+    return {
+        "spec_schema": 1,
+        "title": f"{name} on {boards}",
+        "label": re.sub(r"[^a-z0-9._-]+", "-", name.lower()).strip("-._")[:64] or "engine",
+        "setup": {
+            "setup_schema": 1,
+            **hardware["setup"],
+            "accelerator": accelerator,
+            "engine": {
+                "name": facts.name or NOT_RECORDED,
+                "version": facts.version or NOT_RECORDED,
+                "build": facts.build or NOT_RECORDED,
+                "image_digest": NOT_RECORDED,
+                "argv": NOT_RECORDED if command == NOT_RECORDED else _split(command),
+                "environment": {},
+            },
+            "kernel_libraries": NOT_RECORDED,
+            "model": {
+                "name": name,
+                "revision": revision or NOT_RECORDED,
+                "architecture": NOT_RECORDED,
+                "digest": NOT_RECORDED,
+            },
+            "quantization": {"weights": weights, "kv_cache": kv_cache or NOT_RECORDED},
+            "parallelism": {**widths, "prefill_decode_split": NOT_RECORDED},
+            "workload": {
+                "name": workload.name,
+                "version": workload.version,
+                "hash": workload.hash,
+            },
+            "input_tokens": workload.input_tokens.to_json(),
+            "output_tokens": workload.output_tokens.to_json(),
+            "arrival": "poisson",
+            "slo": [
+                {"metric": "ttft", "quantile": 0.99, "limit_ms": 2000},
+                {"metric": "tpot", "quantile": 0.99, "limit_ms": 50},
+            ],
+            "accuracy_gate": {"task": "none", "shots": 0, "questions": 0, "max_drop_points": 0},
+        },
+        "endpoint": {
+            "start": "attach",
+            "url": base,
+            "api": "completions",
+            "model": served,
+            "vocabulary": facts.vocabulary or SAFE_VOCABULARY,
+        },
+        # Lead-in and tail: 2 x longest answer (1,536) x 50 ms = 154 s of arrivals at 5 a second.
+        "protocol": {
+            "mode": "quick",
+            "repeats": 2,
+            "lead_in": 800,
+            "scored": 640,
+            "tail": 800,
+            "start_rate": 1,
+            "max_rate": 1000,
+            "request_timeout_s": 600,
+        },
+    }
+
+
+def _hardware(base: str, ask: _Question, open_nvml: Callable[[], NvmlMeter]) -> JsonValue:
+    """Return the accelerator and the fields of the setup that go with it."""
+    if urlsplit(base).hostname in _LOOPBACK:
+        try:
+            meter = open_nvml()
+        except NvmlUnavailable:
+            pass
+        else:
+            try:
+                return _from_nvml(meter, ask)
+            finally:
+                meter.close()
+    answer = ask("Accelerators as count x name (such as 4x NVIDIA H200), or CPU", NOT_RECORDED)
+    match = re.fullmatch(r"([1-9][0-9]{0,4})\s*x\s*(\S.*)", answer)
+    count, model = (int(match[1]), match[2]) if match else (0, answer)
+    return {
+        "accelerator": _accelerator(model, count, None, None),
+        "setup": {
+            "driver": NOT_RECORDED,
+            "host_kind": NOT_RECORDED,
+            "power": {"sensor": "none", "scope": "none", "rate_hz": 0},
+        },
+    }
+
+
+def _from_nvml(meter: NvmlMeter, ask: _Question) -> JsonValue:
+    boards = meter.boards()
+    names = sorted({board.name for board in boards})
+    limits = {board.limit_mw for board in boards}
+    limit_mw = limits.pop() if len(limits) == 1 else None
+    return {
+        "accelerator": _accelerator(
+            " + ".join(names),
+            len(boards),
+            meter.memory_gib(0) if len(names) == 1 else None,
+            limit_mw,
+        ),
+        "setup": {
+            "driver": meter.driver or NOT_RECORDED,
+            "host_kind": ask("Kind of host (provider and instance, not its name)", NOT_RECORDED),
+            "power": {"sensor": "nvml", "scope": meter.scope, "rate_hz": 1},
+        },
+    }
+
+
+def _accelerator(
+    model: str, count: int, memory_gib: int | None, limit_mw: int | None
+) -> dict[str, JsonValue]:
+    row = accelerators.find(model)
+    return {
+        "model": row.name if row else model,
+        "count": count,
+        "memory_gib": row.memory_gib if row else memory_gib or NOT_RECORDED,
+        "rated_bandwidth_gb_s": row.rated_bandwidth_gb_s if row else NOT_RECORDED,
+        "power_limit_w": NOT_RECORDED if limit_mw is None else limit_mw / 1000,
+    }
+
+
+def _split(command: str) -> Sequence[str]:
+    try:
+        return shlex.split(command)
+    except ValueError as error:
+        raise UsageError(
+            Problem(f"is no command line: {error}", field="setup.engine.argv", found=command)
+        ) from error
+
+
+def _widths(answer: str) -> dict[str, int]:
+    parts = answer.replace(" ", "").split("x")
+    if len(parts) != 5 or not all(re.fullmatch(r"[1-9][0-9]{0,4}", part) for part in parts):
+        raise UsageError(
+            Problem(
+                "is not five numbers",
+                field="setup.parallelism",
+                found=answer,
+                expected="such as 1x4x1x1x1",
+            )
+        )
+    names = ("replicas", "tensor", "pipeline", "expert", "data")
+    return dict(zip(names, map(int, parts), strict=True))
+
+
+def _without_nulls(value: JsonValue) -> JsonValue:
+    if isinstance(value, dict):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    return value
+
+
+def _require_absent(out: Path) -> None:
+    if out.exists() or out.is_symlink():
+        raise UsageError(
+            Problem("is there already", file=str(out), remedy="Name another file with --out.")
+        )
+
+
+def _write(out: Path, spec: Spec) -> None:
+    try:
+        with out.open("x", encoding="utf-8") as handle:
+            handle.write(_HEADER + spec_yaml(spec))
+    except FileExistsError:
+        _require_absent(out)
+    except OSError as error:
+        raise EnvironmentProblem(
+            Problem(f"cannot be written ({error.strerror})", file=str(out))
+        ) from error

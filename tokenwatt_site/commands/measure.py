@@ -1,0 +1,178 @@
+"""From a spec to a signed run file: what `tokenwatt-site measure` does."""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import UTC, datetime
+from importlib import resources
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from tokenwatt_site.canonical import load_json, read_file
+from tokenwatt_site.claims import derive
+from tokenwatt_site.errors import EnvironmentProblem, Interrupted, Problem, UsageError
+from tokenwatt_site.evidence import EvidenceFile, encode_power, encode_requests, store
+from tokenwatt_site.journal import head
+from tokenwatt_site.measure.session import Events, kept, measure
+from tokenwatt_site.measure.workfolder import Measured
+from tokenwatt_site.run import Run
+from tokenwatt_site.spec import Role, Spec, load_spec, parse_spec
+from tokenwatt_site.trust.keyring import key_folder, own_key
+from tokenwatt_site.trust.signature import sign
+from tokenwatt_site.workload import workload_of
+
+WORK_FOLDER = Path(".tokenwatt")
+RUNS_FOLDER = Path("runs")
+
+
+def find_spec(name: Path) -> Path:
+    """Find a spec by path, then in specs/, then among those that came with the package.
+
+    Raises:
+        UsageError: there is none of that name.
+    """
+    packaged = Path(str(resources.files("tokenwatt_site"))) / "specs"
+    for candidate in (name, Path("specs") / name, packaged / name):
+        if candidate.is_file():
+            return candidate
+    raise UsageError(
+        Problem(
+            "there is no such spec",
+            file=str(name),
+            expected="a file here or in specs/",
+            remedy="`tokenwatt-site init --url URL` writes one for a running engine.",
+        )
+    )
+
+
+def read_spec(name: Path, *, label: str | None = None, role: Role | None = None) -> Spec:
+    """Load a spec, put another label or role in it, and check its workload's hash."""
+    path = find_spec(name)
+    spec = load_spec(path)
+    changes = {"label": label, "role": role}
+    value = spec.to_json() | {key: item for key, item in changes.items() if item is not None}
+    spec = parse_spec(value, source=f"{path} with --label and --role")
+    workload_of(spec.setup)
+    return spec
+
+
+def new_folder(spec: Spec) -> Path:
+    """Return a folder for the work in progress of a new measurement."""
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
+    return WORK_FOLDER / f"{spec.label}-{stamp}"
+
+
+def resumed_spec(folder: Path) -> Spec:
+    """Return the spec with which the measurement in `folder` was begun.
+
+    Raises:
+        UsageError: there is no measurement in that folder.
+    """
+    path = folder / "journal.jsonl"
+    if not path.is_file():
+        raise UsageError(Problem("holds no measurement", file=str(folder)))
+    first = read_file(path, limit=64 << 20).split(b"\n", 1)[0]
+    return parse_spec(load_json(first, source=str(path))["data"]["spec"], source=str(path))
+
+
+def measure_and_sign(
+    spec: Spec,
+    folder: Path,
+    events: Events,
+    *,
+    out: Path | None = None,
+) -> tuple[Path, Run]:
+    """Measure, derive, sign, and write the run file with its evidence beside it.
+
+    Args:
+        spec: what to measure.
+        folder: work in progress; reopened when it holds the same measurement.
+        events: where progress goes.
+        out: the run file; default runs/<configuration>/<12 hex of run_id>.json.
+
+    Raises:
+        UsageError: `out` is there already.
+        EnvironmentProblem: the place of the run file is not writable, or see `session.measure`.
+    """
+    target = out.parent if out else RUNS_FOLDER / spec.configuration_id
+    if out is not None and out.exists():
+        raise UsageError(
+            Problem("is there already", file=str(out), remedy="Choose another --out, or move it.")
+        )
+    _require_writable(target)
+    signer = own_key(key_folder(os.environ))
+    try:
+        measured = measure(spec, folder, events)
+    except Interrupted:
+        # Valid and verifiable as far as it goes; in the work folder, so it is not published.
+        partial = kept(spec, folder)
+        _write_new(folder / "run.json", _sign(partial, folder, signer))
+        raise
+    try:
+        run = _sign(measured, target, signer)
+        path = out or target / f"{run.run_id[:12]}.json"
+        _write_new(path, run)
+    except OSError as error:
+        raise EnvironmentProblem(
+            Problem(
+                f"cannot be written ({error.strerror})",
+                file=str(target),
+                remedy=f"Nothing is lost: tokenwatt-site measure --resume {folder}",
+            )
+        ) from error
+    return path, run
+
+
+def _sign(measured: Measured, target: Path, signer: Ed25519PrivateKey) -> Run:
+    evidence = measured.evidence
+    pieces = [
+        ("requests", encode_requests(evidence.requests)),
+        ("journal", measured.journal_bytes),
+    ]
+    if evidence.power is not None:
+        pieces.append(("power", encode_power(evidence.power)))
+    files: tuple[EvidenceFile, ...] = tuple(
+        store(target / "evidence", role, data) for role, data in pieces
+    )
+    unsigned = Run(
+        run_schema="tokenwatt/run/1",
+        simulated=measured.simulated,
+        status="interrupted" if measured.interrupted else "complete",
+        spec=measured.spec,
+        configuration=measured.spec.configuration_id,
+        conditions=measured.conditions,
+        claims=derive(measured.spec, evidence),
+        evidence=files,
+        journal_head=head(measured.journal_bytes),
+    )
+    return unsigned.model_copy(update={"signatures": (sign(unsigned.signed_bytes(), signer),)})
+
+
+def _require_writable(folder: Path) -> None:
+    """Fail before hours of measuring rather than after."""
+    probe = folder / f".writable-{os.getpid()}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe.write_bytes(b"")
+        probe.unlink()
+    except OSError as error:
+        raise EnvironmentProblem(
+            Problem(
+                f"is not writable ({error.strerror})",
+                file=str(folder),
+                remedy="Give another place with --out.",
+            )
+        ) from error
+
+
+def _write_new(path: Path, run: Run) -> None:
+    """Write the run file whole or not at all."""
+    text = json.dumps(run.to_json(), indent=1, ensure_ascii=False, sort_keys=True)
+    partial = path.with_name(f".{path.name}.partial")
+    with partial.open("w", encoding="utf-8") as handle:
+        handle.write(text + "\n")
+        handle.flush()
+        os.fsync(handle.fileno())
+    partial.replace(path)

@@ -1,0 +1,76 @@
+"""`report`: the runs of one configuration as a single HTML file that opens from disk."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from tokenwatt_site.canonical import load_json, read_file
+from tokenwatt_site.configuration import group
+from tokenwatt_site.errors import EnvironmentProblem, Problem, UsageError
+from tokenwatt_site.pages import quoted, standalone
+from tokenwatt_site.pages import report as report_page
+from tokenwatt_site.pages.page import NO_LINKS, Page
+from tokenwatt_site.trust.keyring import Keyring
+from tokenwatt_site.trust.verify import load_claims_only, verify_run
+
+KEYS = Path("site_src/keys")
+
+
+def report(
+    paths: Sequence[Path], title: str | None, out: Path | None, *, keys: Path = KEYS
+) -> Path:
+    """Verify and recompute the runs, then write their report.
+
+    Args:
+        paths: run files of one configuration, each with its evidence beside it; or one claims-only
+            record.
+        title: heading of the page; the run's own title when None.
+        out: the file to write; beside the first run, with the ending .html, when None.
+        keys: folder of registered keys; where there is none, every key is unknown.
+
+    Returns:
+        The file written.
+
+    Raises:
+        UsageError: no file was named, or they are of several configurations.
+        InputError, VerificationError: a file does not prove what it says.
+        EnvironmentProblem: the page cannot be written.
+    """
+    if not paths:
+        raise UsageError(Problem("names no run file", field="report"))
+    html = standalone.document(_page(paths, title, keys))
+    target = out or paths[0].with_suffix(".html")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(html, encoding="utf-8")
+    except OSError as error:
+        raise EnvironmentProblem(
+            Problem(f"cannot be written ({error.strerror})", file=str(target))
+        ) from error
+    return target
+
+
+def _page(paths: Sequence[Path], title: str | None, keys: Path) -> Page:
+    first = load_json(read_file(paths[0]), source=str(paths[0]))
+    if len(paths) == 1 and isinstance(first, dict) and "record_schema" in first:
+        record = load_claims_only(paths[0])
+        if title is not None:
+            record = record.model_copy(update={"title": title})
+        return quoted.render(record, NO_LINKS, None)
+    keyring = Keyring.load(keys)
+    runs = [verify_run(path, root=path.parent, keyring=keyring) for path in paths]
+    configurations = group(runs)
+    if len(configurations) != 1:
+        raise UsageError(
+            Problem(
+                "these runs are of several configurations; a report is about one",
+                found=", ".join(c.id for c in configurations),
+                remedy="Name the runs of one, or build the site to see them side by side.",
+            )
+        )
+    configuration = configurations[0]
+    if title is not None:
+        configuration = replace(configuration, title=title)
+    return report_page.render(configuration, NO_LINKS)
