@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browser.conftest import EVIL, Seen, Site
+
+pytestmark = pytest.mark.browser
+
+SECTIONS = [
+    "Facts",
+    "Results",
+    "Evidence in charts",
+    "All numbers",
+    "Setup",
+    "Not covered",
+    "Reproduce",
+    "Cite",
+    "History",
+]
+
+CONTRAST = """
+() => {
+  function rgb(text) { return text.match(/[\\d.]+/g).map(Number); }
+  function luminance(c) {
+    const part = c.slice(0, 3).map(v => v / 255)
+      .map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * part[0] + 0.7152 * part[1] + 0.0722 * part[2];
+  }
+  function ground(element) {
+    for (let e = element; e; e = e.parentElement) {
+      const c = rgb(getComputedStyle(e).backgroundColor);
+      if (c.length < 4 || c[3] === 1) { return c; }
+    }
+    return [255, 255, 255];
+  }
+  const poor = [];
+  const words = ".tw :is(h1, h2, h3, p, dt, dd, td, th, a, li, summary, code)";
+  for (const e of document.querySelectorAll(words)) {
+    if (!e.checkVisibility()) { continue; }
+    const a = luminance(rgb(getComputedStyle(e).color)), b = luminance(ground(e));
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < 4.5) { poor.push([e.tagName, e.textContent.slice(0, 30), ratio]); }
+  }
+  return poor;
+}
+"""
+
+
+def every_page(site: Site) -> list[str]:
+    return ["index.html", *site.reports.values(), site.quoted, "glossary.html", "method.html"]
+
+
+def overflow(page: Page) -> int:
+    return int(page.evaluate("document.documentElement.scrollWidth - innerWidth"))
+
+
+def test_no_page_complains_or_asks_for_anything_outside(site: Site, seen: Seen) -> None:
+    for name in every_page(site):
+        seen.page.goto(site.url + name, wait_until="networkidle")
+    assert seen.complaints == []
+    assert [url for url in seen.requests if not url.startswith((site.url, "data:"))] == []
+
+
+def test_h12_every_page_opens_from_disk_without_complaint(site: Site, seen: Seen) -> None:
+    for name in every_page(site):
+        seen.page.goto((site.folder / name).as_uri(), wait_until="networkidle")
+    assert seen.complaints == []
+    assert [url for url in seen.requests if not url.startswith(("file:", "data:"))] == []
+
+
+def test_links_lead_from_the_ranking_to_a_report_and_back_on_disk(site: Site, seen: Seen) -> None:
+    seen.page.goto((site.folder / "index.html").as_uri())
+    seen.page.get_by_role("link", name="Toy on boards").click()
+    expect(seen.page.locator("h1")).to_have_text("Toy on boards")
+    seen.page.get_by_role("link", name="Ranking").first.click()
+    expect(seen.page.locator("h1")).to_have_text("Tokens within the SLO")
+
+
+def test_the_sections_stand_in_order(site: Site, seen: Seen) -> None:
+    seen.page.goto(site.url + site.reports["Toy on boards"])
+    assert [h.strip() for h in seen.page.locator("article h2").all_inner_texts()] == SECTIONS
+
+
+def test_every_chart_is_an_image_with_a_name(site: Site, seen: Seen) -> None:
+    seen.page.goto(site.url + site.reports["Toy on boards"])
+    names = seen.page.locator("svg[role=img]").evaluate_all(
+        "all => all.filter(e => e.checkVisibility()).map(e => e.querySelector('title')?.textContent"
+        " || e.getAttribute('aria-label'))"
+    )
+    assert len(names) >= 8
+    assert all(names)
+
+
+@pytest.mark.parametrize("width", [320, 375, 1280])
+def test_no_page_is_wider_than_its_window(site: Site, seen: Seen, width: int) -> None:
+    seen.page.set_viewport_size({"width": width, "height": 720})
+    for name in every_page(site):
+        seen.page.goto(site.url + name)
+        assert overflow(seen.page) <= 0, name
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_words_are_readable_in_light_and_dark(site: Site, chromium: Browser, scheme: str) -> None:
+    context = chromium.new_context(color_scheme="dark" if scheme == "dark" else "light")
+    page = context.new_page()
+    for name in ("index.html", site.reports["Toy on boards"], site.quoted):
+        page.goto(site.url + name)
+        expected = "slate" if scheme == "dark" else "default"
+        expect(page.locator("body")).to_have_attribute("data-md-color-scheme", expected)
+        page.add_style_tag(content="*{transition:none!important}")
+        assert page.evaluate(CONTRAST) == [], name
+    context.close()
+
+
+def column(page: Page, key: str) -> list[str]:
+    table = page.locator("table.tw-sortable", has_text="Slow toy")
+    index = table.locator(f"th[data-key={key}]").evaluate("e => e.cellIndex")
+    return [
+        str(value)
+        for value in table.locator("tbody tr").evaluate_all(
+            "(rows, i) => rows.map(r => r.cells[i].dataset.value)", index
+        )
+    ]
+
+
+def test_h3_h4_sorting_is_by_number_and_missing_is_last_both_ways(site: Site, seen: Seen) -> None:
+    seen.page.goto(site.url + "index.html")
+    table = seen.page.locator("table.tw-sortable", has_text="Slow toy")
+    button = table.locator("th[data-key=goodput] button")
+    for direction in ("descending", "ascending"):
+        button.click()
+        expect(table.locator("th[data-key=goodput]")).to_have_attribute("aria-sort", direction)
+        values = column(seen.page, "goodput")
+        numbers = [float(value) for value in values if value]
+        assert values[-1] == ""
+        assert len(numbers) == len(values) - 1 >= 2
+        assert numbers == sorted(numbers, reverse=direction == "descending")
+
+
+def test_h2_the_address_keeps_the_order(site: Site, seen: Seen) -> None:
+    seen.page.goto(site.url + "index.html")
+    table = seen.page.locator("table.tw-sortable", has_text="Slow toy")
+    table.locator("th[data-key=configuration] button").click()
+    names = table.locator("tbody th[scope=row] a").all_inner_texts()
+    assert names == sorted(names, key=str.lower)
+    seen.page.goto("about:blank")
+    seen.page.go_back()
+    again = seen.page.locator("table.tw-sortable", has_text="Slow toy")
+    expect(again.locator("th[data-key=configuration]")).to_have_attribute("aria-sort", "ascending")
+    assert again.locator("tbody th[scope=row] a").all_inner_texts() == names
+
+
+def test_an_order_that_the_page_does_not_know_is_ignored(site: Site, seen: Seen) -> None:
+    seen.page.goto(site.url + "index.html#sort-table-1=nonsense.up&sort-table-9=goodput.ascending")
+    assert seen.page.locator("th[aria-sort]").count() == 0
+    assert seen.complaints == []
+
+
+def test_the_first_screen_of_the_ranking_shows_rows(site: Site, seen: Seen) -> None:
+    seen.page.goto(site.url + "index.html")
+    box = seen.page.locator("table.tw-sortable tbody tr").first.bounding_box()
+    assert box is not None
+    assert box["y"] + box["height"] < 720
+
+
+def test_a_command_is_copied_as_it_is_written(site: Site, seen: Seen) -> None:
+    seen.page.goto(site.url + site.reports["Toy on boards"])
+    seen.page.get_by_role("button", name="Copy: 1. Measure").click()
+    expect(seen.page.get_by_role("button", name="Copy: 1. Measure")).to_have_text("Copied")
+    assert (
+        seen.page.evaluate("navigator.clipboard.readText()")
+        == seen.page.locator("#command-1").text_content()
+    )
+
+
+def test_a_tooltip_is_closed_by_escape(site: Site, seen: Seen) -> None:
+    seen.page.goto(site.url + site.reports["Toy on boards"])
+    seen.page.locator(".tw-fact").first.focus()
+    tip = seen.page.locator(".tw-tip").first
+    expect(tip).to_be_visible()
+    seen.page.keyboard.press("Escape")
+    expect(tip).to_be_hidden()
+
+
+def test_f29_a_hostile_title_is_live_on_no_page(site: Site, seen: Seen) -> None:
+    for name in every_page(site):
+        seen.page.goto(site.url + name)
+        assert seen.page.evaluate("document.body.dataset.pwned") is None, name
+        assert seen.page.locator("img, a[href^=javascript]").count() == 0, name
+    evil = next(url for title, url in site.reports.items() if "onerror" in title)
+    seen.page.goto(site.url + evil)
+    expect(seen.page.locator("h1")).to_have_text(EVIL)
+
+
+def test_f29_search_shows_a_hostile_title_as_text(site: Site, seen: Seen) -> None:
+    seen.page.goto(site.url + "index.html")
+    seen.page.locator("input.md-search__input").click()
+    seen.page.keyboard.type("onerror")
+    expect(seen.page.locator(".md-search-result__item").first).to_be_visible()
+    assert seen.page.evaluate("document.body.dataset.pwned") is None
+    assert seen.page.locator("img, .md-search-result script").count() == 0
+
+
+def test_a_report_is_readable_without_scripts(site: Site, chromium: Browser) -> None:
+    context = chromium.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto((site.folder / site.reports["Toy on boards"]).as_uri())
+    expect(page.locator("#chart-attainment svg").first).to_be_visible()
+    expect(page.locator("#numbers")).to_be_visible()
+    expect(page.locator("[data-copy]").first).to_be_hidden()
+    context.close()

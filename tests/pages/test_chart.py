@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tokenwatt_site.pages import chart
+
+
+def rows_of(spec: Any) -> list[dict[str, Any]]:
+    """Every row of data in a Vega-Lite document, however it is kept."""
+    found: list[dict[str, Any]] = [
+        row for rows in spec.get("datasets", {}).values() for row in rows
+    ]
+    for layer in spec.get("layer", []):
+        found += (layer.get("data") or {}).get("values", [])
+    found += (spec.get("data") or {}).get("values", [])
+    return found
+
+
+def test_a_bar_axis_starts_at_zero_and_ends_where_it_is_told() -> None:
+    drawn = chart.bars("mbu", "MBU", [("one", 61.0, "61%")], "% of rated", 100.0)
+    assert '"domain": [0, 100.0]' in str(drawn.specs[0]).replace("'", '"')
+
+
+def test_every_trial_is_a_mark_and_an_unknown_value_is_none() -> None:
+    trials = [
+        chart.Trial(1.0, "PASS", 400.0, 1.0),
+        chart.Trial(2.0, "FAIL", None, 0.4),
+        chart.Trial(3.0, "INVALID", 500.0, None),
+    ]
+    delivered = [r for r in rows_of(chart.goodput(trials, None).specs[0]) if "rate" in r]
+    assert sorted(r["rate"] for r in delivered) == [1.0, 3.0]
+    within = [r for r in rows_of(chart.attainment(trials, None, 0.9).specs[0]) if "rate" in r]
+    assert sorted(r["rate"] for r in within) == [1.0, 2.0]
+
+
+@given(st.floats(min_value=0.0, max_value=1.0))
+def test_the_scale_of_nines_rises_with_the_share_and_stays_in_the_frame(share: float) -> None:
+    place = chart._nines(share)
+    assert 0 <= place <= 3.1 + 1e-9
+    assert place >= chart._nines(share / 2)
+    if share < 0.999:
+        assert math.isclose(1 - 10**-place, share, abs_tol=1e-9)
+
+
+def test_both_charts_over_the_rate_end_at_the_same_place_and_hold_the_bracket() -> None:
+    trials = [chart.Trial(1.0, "PASS", 400.0, 1.0), chart.Trial(2.0, "FAIL", None, 0.4)]
+    for drawn in (
+        chart.goodput(trials, (1.0, 2.0)),
+        chart.attainment(trials, (1.0, 2.0), 0.9),
+    ):
+        assert "[0, 2.1]" in str(drawn.specs[0])

@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.pages.conftest import Make, a_power_log
+from tokenwatt_site.configuration import Configuration
+from tokenwatt_site.evidence import PowerLog
+from tokenwatt_site.pages import figures
+from tokenwatt_site.run import RepeatClaim
+
+
+def repeat(number: int, passed: int | None, failed: int | None) -> RepeatClaim:
+    return RepeatClaim(
+        repeat=number,
+        highest_pass_urps=passed,
+        lowest_fail_urps=failed,
+        boundary_urps=None,
+        window_s=None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("repeats", "heading"),
+    [
+        (
+            [repeat(1, 5_090_000, 5_340_000)],
+            "The SLO holds up to 5.09 requests/s and fails at 5.34",
+        ),
+        (
+            [repeat(1, 5_000_000, 5_100_000), repeat(2, 4_900_000, 5_200_000)],
+            "Every repeat holds the SLO up to 4.90 requests/s; none holds it at 5.20",
+        ),
+        (
+            [repeat(1, 5_090_000, None)],
+            "The SLO held at every rate offered, up to 5.09 requests/s",
+        ),
+        (
+            [repeat(1, None, 500_000)],
+            "The SLO did not hold at any rate offered, down to 0.500 requests/s",
+        ),
+        ([], "Requests within their limits against offered rate"),
+        (
+            [repeat(1, 5_000_000, 5_100_000), repeat(2, 4_900_000, None)],
+            "Requests within their limits against offered rate",
+        ),
+    ],
+)
+def test_the_heading_says_only_what_the_trials_carry(
+    demo: Configuration, repeats: list[RepeatClaim], heading: str
+) -> None:
+    claims = demo.claims.model_copy(update={"repeats": tuple(repeats)})
+    assert figures.rate_heading(claims) == heading
+
+
+def test_the_four_bars_carry_the_captions_of_the_example(boards: Configuration) -> None:
+    shown = {f.heading: f.note for f in figures.bar_figures(boards)}
+    assert list(shown) == [
+        "SLO goodput",
+        "Tokens per joule",
+        "Decode bandwidth utilization (MBU)",
+        "GPU board power",
+    ]
+    assert shown["Decode bandwidth utilization (MBU)"] == "Axis runs to 100% of rated bandwidth."
+    assert shown["GPU board power"] == (
+        "GPU board power only — excludes CPUs, memory, NICs, fans and PSU losses."
+    )
+
+
+def test_every_trial_is_in_the_table_with_its_verdict(demo: Configuration) -> None:
+    table = figures.detail_figures(demo)[0].table
+    assert table is not None
+    assert [row[3] for row in table[1]] == [t.verdict for t in demo.claims.trials]
+
+
+def test_every_objective_has_its_distribution(demo: Configuration) -> None:
+    ids = [f.id for f in figures.detail_figures(demo)]
+    assert ids == ["chart-attainment", "chart-goodput", "chart-ttft", "chart-tpot", "chart-power"]
+
+
+def test_power_is_drawn_with_its_window_where_it_was_measured(
+    boards: Configuration, demo: Configuration
+) -> None:
+    assert figures.detail_figures(boards)[-1].chart is not None
+    assert figures.detail_figures(demo)[-1].missing is not None
+
+
+def test_the_watts_of_all_boards_are_added_and_a_round_with_a_gap_is_left_out() -> None:
+    log = a_power_log()
+    first = replace(log.samples[0], power_mw=None)
+    cut = PowerLog(log.sensor, log.scope, log.boards, (first, *log.samples[1:]))
+    points = figures.power_points(cut)
+    assert len(points) == 119
+    assert points[0] == (1.0, 1720.0)
+
+
+def test_without_any_trial_the_charts_say_so(make: Make) -> None:
+    demo = make()
+    claims = demo.claims.model_copy(update={"trials": (), "repeats": (), "distributions": ()})
+    empty = replace_claims(demo, claims)
+    assert [f.missing is not None for f in figures.detail_figures(empty)] == [True] * 5
+
+
+def replace_claims(configuration: Configuration, claims: object) -> Configuration:
+    headline = configuration.headline
+    object.__setattr__(headline, "claims", claims)
+    return configuration
+
+
+def test_a_trial_that_was_stopped_early_is_counted_and_not_drawn_as_zero(make: Make) -> None:
+    demo = make()
+    *others, last = demo.claims.trials
+    early = last.model_copy(update={"stopped_early": True, "output_tokens_per_s": None})
+    claims = demo.claims.model_copy(update={"trials": (*others, early)})
+    attainment, delivered, *_ = figures.detail_figures(replace_claims(demo, claims))
+    assert f"1 of {len(claims.trials)} trials were stopped" in attainment.note
+    assert "1 trial(s) stopped early" in delivered.note
+    assert delivered.chart is not None
+    assert f"{len(others)} PASS" in delivered.chart.description or "0 FAIL" in (
+        delivered.chart.description
+    )
+    assert attainment.table is not None
+    assert attainment.table[1][-1][-1] == "not known: stopped early"

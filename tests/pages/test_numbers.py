@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tokenwatt_site.configuration import Configuration
+from tokenwatt_site.pages import numbers
+
+
+def test_all_numbers_has_every_row_of_the_example(boards: Configuration) -> None:
+    labels = {row.label for row in numbers.number_rows(boards)}
+    assert {
+        "Engine build",
+        "Decode bandwidth utilization (MBU)",
+        "GPU board power",
+        "SLO goodput",
+        "Tokens per joule",
+        "TTFT p90",
+        "TPOT p90",
+        "SLO met",
+        "Accuracy",
+        "Accuracy Δ vs. reference",
+        "Cards for equal goodput",
+    } <= labels
+
+
+def test_groups_are_not_torn_apart(boards: Configuration) -> None:
+    groups = [row.group for row in numbers.number_rows(boards)]
+    assert len([g for g, before in zip(groups, ["", *groups], strict=False) if g != before]) == len(
+        set(groups)
+    )
+
+
+def test_a_cpu_has_no_cards(demo: Configuration) -> None:
+    row = next(r for r in numbers.number_rows(demo) if r.label == "Cards for equal goodput")
+    assert row.missing == "not measured: there is no accelerator card"
+
+
+def test_the_key_figure_of_latency_is_the_one_nearest_to_its_limit(demo: Configuration) -> None:
+    figures = {f.label: f.share for f in numbers.key_figures(demo)}
+    shares = {
+        claim.label: claim.value / objective.limit_ms
+        for objective in demo.setup.slo
+        for claim in demo.claims.metrics
+        if claim.label == objective.label and claim.value is not None
+    }
+    nearest = max(shares, key=lambda label: shares[label])
+    assert figures[nearest] == shares[nearest]
+    assert len(figures) == 6
+
+
+@given(st.floats(min_value=0.01, max_value=100))
+def test_cards_are_the_least_whole_number_that_is_enough(ratio: float) -> None:
+    count = numbers.cards(ratio)
+    assert count >= 64 * ratio > count - 1
+    assert numbers.cards(1.0) == 64
+    assert isinstance(count, int)
+    assert count == math.ceil(64 * ratio)

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.pages.test_report import Parsed
+from tokenwatt_site.configuration import Configuration
+from tokenwatt_site.leaderboard import rank
+from tokenwatt_site.pages import ranking
+from tokenwatt_site.run import ClaimsOnlyRecord
+
+
+def render(
+    *configurations: Configuration,
+    quoted: tuple[tuple[ClaimsOnlyRecord, str], ...] = (),
+    refused: tuple[tuple[str, str], ...] = (),
+) -> str:
+    urls = {c.id: f"reports/{c.id}.html" for c in configurations}
+    by_id = {c.id: c for c in configurations}
+    return ranking.render(rank(configurations), by_id, urls, quoted, refused).html
+
+
+def test_every_configuration_is_listed_and_linked(
+    demo: Configuration, measured: Configuration, boards: Configuration
+) -> None:
+    parsed = Parsed(render(demo, measured, boards))
+    targets = {a.get("href") for _, a in parsed.tags}
+    for configuration in (demo, measured, boards):
+        assert f"reports/{configuration.id}.html" in targets
+
+
+def test_an_unranked_row_has_its_reasons(measured: Configuration) -> None:
+    html = render(measured)
+    assert "0 ranked, 1 listed unranked" in html
+    assert "not full mode" in html
+    assert "only full mode ranks" in html
+
+
+def test_h4_a_missing_value_sorts_by_nothing_and_says_why(
+    boards: Configuration, demo: Configuration
+) -> None:
+    html = render(boards, demo)
+    assert 'data-value=""' in html
+    assert "not measured: the machine of this test has no power sensor" in html
+
+
+def test_h3_cells_sort_by_the_number_and_not_by_its_words(measured: Configuration) -> None:
+    value = measured.claims.metric("goodput").value
+    assert f'data-value="{value!r}"' in render(measured)
+
+
+def test_h13_two_questions_are_two_tables(demo: Configuration, boards: Configuration) -> None:
+    assert render(demo, boards).count('<table class="tw-table tw-lb') == 2
+
+
+def test_quoted_records_stand_apart_and_are_never_ranked(
+    demo: Configuration, quoted: ClaimsOnlyRecord
+) -> None:
+    html = render(demo, quoted=((quoted, "quoted/x.html"),))
+    block = html[html.index('id="quoted"') :]
+    assert "As published, not recomputed" in block
+    assert quoted.title in block
+    assert quoted.title not in html[: html.index('id="quoted"')]
+
+
+def test_what_was_left_out_is_listed_with_its_reason(demo: Configuration) -> None:
+    html = render(demo, refused=(("bad.json", "check 4: <forged>"),))
+    assert "1 file(s) failed verification" in html
+    assert "check 4: &lt;forged&gt;" in html
+
+
+def test_an_empty_site_says_how_to_begin() -> None:
+    assert "tokenwatt-site demo" in render()
+
+
+def test_h8_ranks_are_ranges_and_ties_have_no_line_between(
+    full: Configuration, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tokenwatt_site.leaderboard.reasons", lambda _: ())
+    twin = replace(full, id=f"{full.id}-twin", title="Twin")
+    html = render(full, twin)
+    assert html.count(">1–2</td>") == 2
+    assert html.count("tw-tie") == 2
+    assert "2 ranked, 0 listed unranked" in html

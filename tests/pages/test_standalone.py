@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+import re
+
+from tests.pages.test_report import Parsed
+from tokenwatt_site.configuration import Configuration
+from tokenwatt_site.pages import report, standalone
+from tokenwatt_site.pages.page import NO_LINKS
+
+
+def test_one_file_holds_everything_and_fetches_nothing(boards: Configuration) -> None:
+    html = standalone.document(report.render(boards, NO_LINKS))
+    assert not re.search(r'(?:src|href)="(?!#)', html)
+    assert "@import" not in html
+    assert "<!--tw:" not in html
+
+
+def test_the_policy_allows_exactly_the_scripts_in_the_file(boards: Configuration) -> None:
+    html = standalone.document(report.render(boards, NO_LINKS))
+    scripts = re.findall(r"<script>(.*?)</script>", html, re.DOTALL)
+    policy = next(
+        a["content"] or ""
+        for tag, a in Parsed(html).tags
+        if tag == "meta" and a.get("http-equiv") == "Content-Security-Policy"
+    )
+    assert len(scripts) == 2
+    assert re.findall(r"'sha256-[^']+'", policy) == [standalone.script_hash(s) for s in scripts]

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tokenwatt_site.metrics import METRICS
+from tokenwatt_site.pages import text
+from tokenwatt_site.run import MetricClaim
+from tokenwatt_site.spec import Accelerator, Fixed, Objective
+
+
+def claim(*repeats: float, **more: Any) -> MetricClaim:
+    return MetricClaim(key="goodput", label="SLO goodput", value=2047.0, repeats=repeats, **more)
+
+
+def test_one_repeat_has_no_interval() -> None:
+    assert text.sureness(claim(1.0)) == "n = 1, no interval"
+
+
+def test_two_repeats_show_their_range_and_no_plus_minus() -> None:
+    words = text.sureness(claim(2012.0, 2082.0, low=2012.0, high=2082.0))
+    assert words == "n = 2, range 2,012 to 2,082"
+    assert "±" not in words
+
+
+def test_three_repeats_show_the_interval_and_the_band_of_a_new_launch() -> None:
+    words = text.sureness(
+        claim(1.0, 2.0, 3.0, low=2399.0, high=2441.0, new_launch_low=2369.0, new_launch_high=2472.0)
+    )
+    assert words == "n = 3, 95% CI of the mean 2,399 to 2,441; a new launch 2,369 to 2,472"
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(2047.4, "2,047"), (0.4321, "0.43"), (4.26, "4.3"), (0.0, "0"), (62.4, "62")],
+)
+def test_a_small_value_keeps_two_significant_digits(value: float, shown: str) -> None:
+    assert text.amount(value, METRICS["goodput"]) == shown
+
+
+@pytest.mark.parametrize(
+    ("ms", "shown"), [(50.0, "50 ms"), (2000.0, "2 s"), (1500.0, "1.5 s"), (0.5, "0.5 ms")]
+)
+def test_a_limit_is_written_in_the_unit_that_is_read(ms: float, shown: str) -> None:
+    assert text.milliseconds(ms) == shown
+
+
+def test_the_slo_is_written_as_a_sentence_part() -> None:
+    objectives = (
+        Objective(metric="ttft", quantile=0.99, limit_ms=2000.0),
+        Objective(metric="tpot", quantile=0.99, limit_ms=50.0),
+    )
+    assert text.slo(objectives) == "TTFT p99 ≤ 2 s and TPOT p99 ≤ 50 ms"
+
+
+def test_a_missing_number_gives_its_reason() -> None:
+    missing = MetricClaim(key="mbu", label="MBU", value=None, repeats=(), reason="no GPU")
+    assert text.reason(missing) == "not measured: no GPU"
+
+
+def test_boards_are_counted_and_a_cpu_is_not() -> None:
+    board = Accelerator(
+        model="NVIDIA H200",
+        count=4,
+        memory_gib=141,
+        rated_bandwidth_gb_s=4800.0,
+        power_limit_w="not recorded",
+    )
+    assert text.boards(board) == "4× NVIDIA H200"
+    assert text.boards(board.model_copy(update={"model": "CPU", "count": 1})) == "CPU"
+    assert text.bandwidth(board.rated_bandwidth_gb_s) == "4.8 TB/s per GPU"
+    assert text.quantity(board.power_limit_w, "W each") == "not recorded"
+
+
+def test_lengths_are_written_with_their_clip() -> None:
+    assert text.lengths(Fixed(kind="fixed", tokens=1024)) == "1,024 for every request"

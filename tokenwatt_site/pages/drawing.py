@@ -1,0 +1,151 @@
+"""Drawing: from a chart's Vega-Lite documents to static SVG that follows the colours of the page.
+
+vl-convert draws once at build time. The result is rewritten so that colours are classes (light and
+dark come from the style sheet), ids are unique on the page, and a screen reader meets one image
+with a title and a description.
+"""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import vl_convert
+
+from tokenwatt_site.canonical import canonical_bytes, sha256_hex
+
+# Part of the cache key: raise it when the rewriting below changes.
+_REWRITING = "1"
+
+BLUE = "#0b5fa5"
+BLUE_SOFT = "#cfe2f4"
+ORANGE = "#b54708"
+INK = "#1a1f26"
+INK_2 = "#55606d"
+RULE = "#dfe3e8"
+RULE_STRONG = "#84909d"
+WINDOW = "#e9eef4"
+BACKGROUND = "#fefefe"
+
+_CLASSES = {
+    BLUE: "blue",
+    BLUE_SOFT: "soft",
+    ORANGE: "orange",
+    INK: "ink",
+    INK_2: "ink2",
+    RULE: "rule",
+    RULE_STRONG: "strong",
+    WINDOW: "window",
+    BACKGROUND: "bg",
+}
+"""Colour given to Vega -> suffix of the class that replaces it (`tw-f-` fill, `tw-s-` stroke)."""
+
+_SVG = "http://www.w3.org/2000/svg"
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """`specs` holds one Vega-Lite document per width: wide and narrow, or a single one."""
+
+    id: str
+    title: str
+    description: str
+    specs: tuple[Mapping[str, Any], ...]
+
+
+def draw(chart: Chart, folder: Path | None = None) -> str:
+    """Return the SVG markup of a chart: one `<svg>`, or a wide and a narrow one.
+
+    Args:
+        chart: what to draw.
+        folder: where results lie under the digest of all that they depend on; None
+            draws anew.
+    """
+    kinds = ("wide", "narrow") if len(chart.specs) == 2 else ("only",)
+    return "".join(
+        _draw_one(chart, spec, kind, folder) for kind, spec in zip(kinds, chart.specs, strict=True)
+    )
+
+
+def _draw_one(chart: Chart, spec: Mapping[str, Any], kind: str, folder: Path | None) -> str:
+    key = sha256_hex(
+        canonical_bytes([_REWRITING, _converter(), chart.id, chart.title, chart.description, kind])
+        + json.dumps(spec, sort_keys=True).encode()
+    )
+    entry = folder / f"{key}.svg" if folder else None
+    if entry and entry.is_file():
+        return entry.read_text(encoding="utf-8")
+    drawn: str = vl_convert.vegalite_to_svg(dict(spec))
+    svg = rewrite(drawn, chart, kind)
+    if entry:
+        entry.parent.mkdir(parents=True, exist_ok=True)
+        partial = entry.with_suffix(".partial")
+        partial.write_text(svg, encoding="utf-8")
+        partial.replace(entry)
+    return svg
+
+
+def rewrite(svg: str, chart: Chart, kind: str) -> str:
+    """Make Vega's SVG part of a page: classes for colours, own ids, title and description."""
+    ET.register_namespace("", _SVG)
+    root = ET.fromstring(svg)  # noqa: S314  # vl-convert wrote it in this process
+    prefix = f"tw-{chart.id}-{kind}"
+    _drop_background(root)
+    for element in root.iter():
+        _colour(element)
+        _own_ids(element, prefix)
+    for name in ("width", "height", "style", "class"):
+        root.attrib.pop(name, None)
+    root.set("class", f"tw-svg tw-{kind}")
+    root.set("role", "img")
+    root.set("aria-labelledby", f"{prefix}-t")
+    root.set("aria-describedby", f"{prefix}-d")
+    title = ET.Element(f"{{{_SVG}}}title", {"id": f"{prefix}-t"})
+    title.text = chart.title
+    described = ET.Element(f"{{{_SVG}}}desc", {"id": f"{prefix}-d"})
+    described.text = chart.description
+    root.insert(0, title)
+    root.insert(1, described)
+    return ET.tostring(root, encoding="unicode")
+
+
+@cache
+def _converter() -> str:
+    return version("vl-convert-python")
+
+
+def _drop_background(root: ET.Element) -> None:
+    # The page shows through: Vega's background rectangles would stay white in the dark.
+    for parent in list(root.iter()):
+        for child in list(parent):
+            if child.tag == f"{{{_SVG}}}path" and child.get("class") == "background":
+                parent.remove(child)
+
+
+def _own_ids(element: ET.Element, prefix: str) -> None:
+    for name, value in list(element.attrib.items()):
+        if name.startswith("aria-") or name in {"role", "font-family", "pointer-events"}:
+            del element.attrib[name]
+        elif name == "id":
+            element.set(name, f"{prefix}-{value}")
+        elif value.startswith("url(#"):
+            element.set(name, f"url(#{prefix}-{value[5:]}")
+
+
+def _colour(element: ET.Element) -> None:
+    classes = []
+    for name, letter in (("fill", "f"), ("stroke", "s")):
+        colour = element.get(name)
+        if colour in _CLASSES:
+            del element.attrib[name]
+            classes.append(f"tw-{letter}-{_CLASSES[colour]}")
+    # Vega's own class names (mark-rule role-mark) mean nothing here.
+    element.attrib.pop("class", None)
+    if classes:
+        element.set("class", " ".join(classes))

@@ -1,0 +1,146 @@
+"""The facts about a run, each with what it proves and what it does not; never a score."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from tokenwatt_site.canonical import JsonValue
+from tokenwatt_site.configuration import Configuration
+from tokenwatt_site.eligibility import Exclusion
+
+Kind: TypeAlias = Literal["yes", "no", "warn"]
+
+MODE_WORDS = {
+    "demo": "Demo mode: validation only. One launch on a small model shows that the path works.",
+    "quick": "Quick mode: validation only. Short windows, few repeats.",
+    "full": "Full mode.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """`icon` names a symbol of the page; `does` and `does_not` are the tooltip and the table."""
+
+    id: str
+    kind: Kind
+    icon: str
+    label: str
+    does: str
+    does_not: str
+
+
+def facts(configuration: Configuration, exclusions: Sequence[Exclusion]) -> tuple[Fact, ...]:
+    """Return the facts about the headline run of a configuration."""
+    return tuple(_facts(configuration, exclusions))
+
+
+def count_numbers(value: JsonValue) -> int:
+    """Count the numbers in plain JSON values; true and false are none."""
+    if isinstance(value, dict):
+        return sum(count_numbers(item) for item in value.values())
+    if isinstance(value, list):
+        return sum(count_numbers(item) for item in value)
+    return int(isinstance(value, int | float) and not isinstance(value, bool))
+
+
+def _facts(configuration: Configuration, exclusions: Sequence[Exclusion]) -> Iterator[Fact]:
+    head = configuration.headline
+    run, mode = head.run, head.run.spec.protocol.mode
+    if run.simulated:
+        yield Fact(
+            "simulated",
+            "warn",
+            "warn",
+            "Simulated",
+            "The engine was this project's own simulator: its tokens and times are made up.",
+            "Says nothing about any product.",
+        )
+    known = head.key_state == "known"
+    yield Fact(
+        "signed",
+        "yes" if known else "warn",
+        "signed",
+        f"Signed by {head.signer}" if known and head.signer else "Signed, unknown key",
+        f"Signed by key {head.keyid}"
+        + (
+            ", which is registered on this site."
+            if known
+            else ", which is not registered on this site."
+        ),
+        "Nobody changed these bytes after signing. Not that they are true.",
+    )
+    size = sum(entry.bytes for entry in run.evidence)
+    yield Fact(
+        "evidence",
+        "yes",
+        "evidence",
+        "Evidence available",
+        f"{len(run.evidence)} files, {size:,} bytes uncompressed, lie beside the run.",
+        "Anyone can look. Not that the records are complete.",
+    )
+    total = count_numbers(run.claims.to_json())
+    yield Fact(
+        "recomputed",
+        "yes",
+        "recomputed",
+        f"Recomputed, {total:,} numbers",
+        f"All {total:,} numbers of this run were recomputed from the evidence when this page was"
+        " built, and came out equal.",
+        "The numbers follow from the evidence. Not that the evidence is true.",
+    )
+    yield Fact(
+        "mode",
+        "yes" if mode == "full" else "warn",
+        "quick",
+        f"{mode.capitalize()} mode",
+        MODE_WORDS[mode],
+        "Only full mode can be ranked.",
+    )
+    if run.status == "interrupted":
+        yield Fact(
+            "interrupted",
+            "warn",
+            "warn",
+            "Interrupted",
+            "The measurement was stopped before its plan was done; what was measured is kept.",
+            "The trials that were not run may have come out otherwise.",
+        )
+    if exclusions:
+        yield Fact(
+            "rank",
+            "warn",
+            "unranked",
+            "Unranked",
+            "Listed without a rank: " + "; ".join(e.text for e in exclusions) + ".",
+            "Being unranked does not make the numbers wrong.",
+        )
+    else:
+        yield Fact(
+            "rank",
+            "yes",
+            "check",
+            "May rank",
+            "Meets every condition for a rank.",
+            "A rank compares what was measured here, on this workload and SLO only.",
+        )
+    others = {other.keyid for other in configuration.runs} - {head.keyid}
+    if others:
+        yield Fact(
+            "reproduced",
+            "yes",
+            "reproduced",
+            f"Rerun under {len(others)} other key(s)",
+            "Runs signed with other keys stand under History.",
+            "Another key may belong to the same people.",
+        )
+    else:
+        yield Fact(
+            "reproduced",
+            "no",
+            "reproduced",
+            "Not reproduced",
+            "Nobody else has published a run of this configuration.",
+            "Files cannot expose a consistent fabrication; only a rerun by others can.",
+        )

@@ -1,0 +1,338 @@
+"""Which charts a report has, what their headings say, and the data beside each as a table.
+
+A heading says what to see, by a fixed template; where the data do not carry the sentence it falls
+back to a neutral one. What was not measured is a frame with the reason, never a bar of length 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tokenwatt_site.configuration import Configuration
+from tokenwatt_site.evidence import PowerLog
+from tokenwatt_site.metrics import METRICS
+from tokenwatt_site.pages import chart, text
+from tokenwatt_site.pages.drawing import Chart
+from tokenwatt_site.run import Claims, MetricClaim, TrialClaim
+from tokenwatt_site.spec import Objective
+from tokenwatt_site.trials import read_trials
+
+AXIS_CAPTION = "Axis runs to 100% of rated bandwidth."
+POWER_CAPTION = "GPU board power only — excludes CPUs, memory, NICs, fans and PSU losses."
+
+Table = tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A chart with its words and its data, or the reason why there is none.
+
+    Exactly one of `chart` and `missing` is set. `table` is (column names, rows).
+    """
+
+    id: str
+    heading: str
+    lead: str
+    chart: Chart | None
+    missing: str | None
+    note: str
+    table: Table | None
+
+
+def bar_figures(configuration: Configuration) -> tuple[Figure, ...]:
+    """The four figures of one bar per configuration."""
+    claims = configuration.claims
+    return tuple(
+        _bar(claims, configuration.title, key, caption, top)
+        for key, caption, top in (
+            ("goodput", "", None),
+            ("tokens_per_joule", "", None),
+            ("mbu", AXIS_CAPTION, 100.0),
+            ("board_power", POWER_CAPTION, None),
+        )
+    )
+
+
+def detail_figures(configuration: Configuration) -> tuple[Figure, ...]:
+    """Trials against rate, latency distributions, power over time."""
+    claims, slo = configuration.claims, configuration.setup.slo
+    figures = [_attainment(claims, slo), _delivered(claims)]
+    figures += _distributions(claims, slo)
+    figures.append(_power(configuration))
+    return tuple(figures)
+
+
+def _bar(claims: Claims, name: str, key: str, caption: str, top: float | None) -> Figure:
+    claim, metric = claims.metric(key), METRICS[key]
+    drawn, missing = None, None
+    if claim.value is None:
+        missing = text.reason(claim)
+    else:
+        shown = f"{text.amount(claim.value, metric)} {metric.unit}"
+        drawn = chart.bars(
+            f"bar-{key.replace('_', '-')}",
+            metric.label,
+            [(name, claim.value, shown)],
+            metric.unit,
+            top,
+        )
+    return Figure(
+        id=f"bar-{key.replace('_', '-')}",
+        heading=metric.label,
+        lead="",
+        chart=drawn,
+        missing=missing,
+        note=caption,
+        table=None,
+    )
+
+
+def _attainment(claims: Claims, slo: Sequence[Objective]) -> Figure:
+    trials = claims.trials
+    quantiles = {objective.quantile for objective in slo}
+    points = [_point(trial) for trial in trials]
+    drawn = None
+    if points:
+        line = quantiles.pop() if len(quantiles) == 1 else None
+        drawn = chart.attainment(points, bracket(claims), line)
+    lead = (
+        "Each mark is one trial: a dot passed, a cross failed, a dashed square is invalid and does"
+        " not count. The boundary lies in the shaded bracket."
+    )
+    early = sum(trial.stopped_early for trial in trials)
+    note = (
+        "Share of scored requests within the limit, of the objective that fared worst; nines scale."
+    )
+    if early:
+        note += (
+            f" {early} of {len(trials)} trials were stopped once their verdict was certain and are"
+            " shown at the share known then."
+        )
+    return Figure(
+        id="chart-attainment",
+        heading=rate_heading(claims),
+        lead=lead,
+        chart=drawn,
+        missing=None if drawn else f"{text.NOT_MEASURED}: no trial was completed",
+        note=note,
+        table=_trial_table(trials) if trials else None,
+    )
+
+
+def _delivered(claims: Claims) -> Figure:
+    points = [_point(trial) for trial in claims.trials if trial.output_tokens_per_s is not None]
+    early = len(claims.trials) - len(points)
+    note = (
+        "Output tokens that arrived in the scored window, per second. The table above has the data."
+    )
+    if early:
+        note += f" {early} trial(s) stopped early have no whole window and are not shown."
+    return Figure(
+        id="chart-goodput",
+        heading="Goodput against offered rate",
+        lead="Delivered output tokens per second of every trial that ran its whole window.",
+        chart=chart.goodput(points, bracket(claims)) if points else None,
+        missing=None if points else f"{text.NOT_MEASURED}: no trial ran its whole window",
+        note=note,
+        table=None,
+    )
+
+
+def bracket(claims: Claims) -> tuple[float, float] | None:
+    """The span that holds every repeat's boundary, in requests/s, or None while one is open."""
+    low = [r.highest_pass_urps for r in claims.repeats if r.highest_pass_urps is not None]
+    high = [r.lowest_fail_urps for r in claims.repeats if r.lowest_fail_urps is not None]
+    if not low or len(low) < len(claims.repeats) or len(high) < len(claims.repeats):
+        return None
+    return min(low) / 1e6, max(high) / 1e6
+
+
+def rate_heading(claims: Claims) -> str:
+    """Say where the SLO stops to hold, as far as the trials carry the sentence."""
+    passed = sorted(
+        {r.highest_pass_urps for r in claims.repeats if r.highest_pass_urps is not None}
+    )
+    failed = sorted({r.lowest_fail_urps for r in claims.repeats if r.lowest_fail_urps is not None})
+    if not claims.repeats or (not passed and not failed):
+        return "Requests within their limits against offered rate"
+    if not passed:
+        return (
+            f"The SLO did not hold at any rate offered, down to {text.rate(failed[0])} requests/s"
+        )
+    if not failed:
+        return f"The SLO held at every rate offered, up to {text.rate(passed[-1])} requests/s"
+    if len(claims.repeats) == 1 and passed[0] < failed[0]:
+        return (
+            f"The SLO holds up to {text.rate(passed[0])} requests/s"
+            f" and fails at {text.rate(failed[0])}"
+        )
+    if bracket(claims) is not None:
+        return (
+            f"Every repeat holds the SLO up to {text.rate(passed[0])} requests/s;"
+            f" none holds it at {text.rate(failed[-1])}"
+        )
+    return "Requests within their limits against offered rate"
+
+
+def _point(trial: TrialClaim) -> chart.Trial:
+    shares = [1 - o.misses / o.n for o in trial.objectives if o.n]
+    return chart.Trial(
+        rate=trial.rate_urps / 1e6,
+        verdict=trial.verdict,
+        tokens_per_s=trial.output_tokens_per_s,
+        share=min(shares) if shares else None,
+    )
+
+
+def _trial_table(trials: Sequence[TrialClaim]) -> Table:
+    objectives = [o.label for o in trials[0].objectives]
+    head = (
+        "Repeat",
+        "Trial",
+        "Rate, requests/s",
+        "Verdict",
+        "Why",
+        "Scored",
+        "Complete",
+        *(f"{label}: misses / allowed" for label in objectives),
+        "Output tok/s",
+    )
+    rows = tuple(
+        (
+            str(t.repeat),
+            str(t.trial),
+            text.rate(t.rate_urps),
+            t.verdict + (", stopped early" if t.stopped_early else ""),
+            t.reason or "every objective held",
+            f"{t.scored:,}",
+            f"{t.complete:,}",
+            *(f"{o.misses} / {o.allowed}" for o in t.objectives),
+            "not known: stopped early"
+            if t.output_tokens_per_s is None
+            else text.number(t.output_tokens_per_s, 1),
+        )
+        for t in trials
+    )
+    return head, rows
+
+
+def _distributions(claims: Claims, slo: Sequence[Objective]) -> Iterator[Figure]:
+    known = {d.key: d for d in claims.distributions}
+    for key in dict.fromkeys(objective.metric for objective in slo):
+        name = METRICS[key].label
+        own = [o for o in slo if o.metric == key]
+        found = known.get(key)
+        yield Figure(
+            id=f"chart-{key}",
+            heading=_limit_heading(claims, own) or f"{name} distribution",
+            lead=f"{METRICS[key].definition} The dashed line is the limit; the diamond marks the"
+            " quantile that has to lie left of it.",
+            chart=None
+            if found is None
+            else chart.distribution(
+                f"chart-{key}",
+                name,
+                [(value, i + 1.0) for i, value in enumerate(found.values_ms)],
+                [
+                    (f"{o.label} ≤ {text.milliseconds(o.limit_ms)}", o.limit_ms, 100 * o.quantile)
+                    for o in own
+                ],
+            ),
+            missing=None if found else f"{text.NOT_MEASURED}: no trial met the SLO",
+            note=""
+            if found is None
+            else f"Order statistics of {found.n:,} scored requests at the highest passing rates.",
+            table=None
+            if found is None
+            else (("Quantile", f"{name}, ms"), tuple(text.quantiles(found))),
+        )
+
+
+def _limit_heading(claims: Claims, objectives: Sequence[Objective]) -> str | None:
+    if len(objectives) != 1:
+        return None
+    objective = objectives[0]
+    claim = claim_of(claims, objective)
+    if claim is None or claim.value is None:
+        return None
+    share = 100 * claim.value / objective.limit_ms
+    value = f"{text.amount(claim.value, METRICS[claim.key])} ms"
+    return (
+        f"{objective.label} is {value}, {share:.0f}% of the limit of"
+        f" {text.milliseconds(objective.limit_ms)}"
+    )
+
+
+def claim_of(claims: Claims, objective: Objective) -> MetricClaim | None:
+    """The latency at the highest passing rate that this objective limits."""
+    for claim in claims.metrics:
+        if claim.key == objective.metric and claim.label == objective.label:
+            return claim
+    return None
+
+
+def _power(configuration: Configuration) -> Figure:
+    claim = configuration.claims.metric("board_power")
+    evidence = configuration.headline.evidence
+    log = evidence.power
+    points = power_points(log) if log else []
+    drawn, table = None, None
+    if points and log:
+        windows = _windows(configuration)
+        origin = log.samples[0].at_ns
+        limits = [board.limit_mw for board in log.boards]
+        limit = None if None in limits else sum(mw or 0 for mw in limits) / 1e3
+        spans = [((a - origin) / 1e9, (b - origin) / 1e9) for a, b in windows]
+        drawn = chart.power(points, spans, limit)
+        table = (
+            ("Second", "Watts, all boards"),
+            tuple(
+                (text.number(s, 1), text.number(w, 1)) for s, w in points[:: len(points) // 60 + 1]
+            ),
+        )
+    return Figure(
+        id="chart-power",
+        heading="Board power over time"
+        if claim.value is None
+        else f"The boards draw {text.amount(claim.value, METRICS['board_power'])} W in the window",
+        lead="All boards together. The shaded spans are the measured windows at the highest passing"
+        " rates; the dashed line is the enforced limit."
+        if drawn
+        else "",
+        chart=drawn,
+        missing=None if drawn else text.reason(claim),
+        note=POWER_CAPTION if drawn else "",
+        table=table,
+    )
+
+
+def power_points(log: PowerLog) -> list[tuple[float, float]]:
+    """(seconds since the first sample, watts of all boards), one point per round of readings.
+
+    A round with a missing reading is left out: a part of the boards is not all of them.
+    """
+    series: list[list[tuple[int, int | None]]] = [[] for _ in log.boards]
+    for sample in log.samples:
+        series[sample.board].append((sample.at_ns, sample.power_mw))
+    points = []
+    for readings in zip(*series, strict=False):
+        watts = [mw for _, mw in readings if mw is not None]
+        if len(watts) == len(readings):
+            points.append(((readings[0][0] - log.samples[0].at_ns) / 1e9, sum(watts) / 1e3))
+    return points
+
+
+def _windows(configuration: Configuration) -> list[tuple[int, int]]:
+    run = configuration.headline
+    tops = {(r.repeat, r.highest_pass_urps) for r in run.claims.repeats}
+    passed = {
+        (t.repeat, t.trial)
+        for t in run.claims.trials
+        if t.verdict == "PASS" and (t.repeat, t.rate_urps) in tops
+    }
+    return [
+        (trial.epoch_ns + trial.window_ns[0], trial.epoch_ns + trial.window_ns[1])
+        for trial in read_trials(run.run.spec, run.evidence)
+        if (trial.repeat, trial.number) in passed
+    ]

@@ -1,0 +1,222 @@
+"""The ranking: every configuration listed, ranked only where eligible; quoted records apart."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tokenwatt_site.configuration import Configuration
+from tokenwatt_site.leaderboard import COLUMNS, Cell, Leaderboard, Row, Section
+from tokenwatt_site.metrics import METRICS
+from tokenwatt_site.pages import text
+from tokenwatt_site.pages.page import Page, render_template
+from tokenwatt_site.run import ClaimsOnlyRecord
+
+CODE_WORDS = {
+    "simulated": "simulated",
+    "interrupted": "interrupted",
+    "mode": "not full mode",
+    "key": "key not registered",
+    "slo": "SLO not met",
+    "accuracy": "accuracy gate not passed",
+    "launches": "too few launches",
+    "long-run": "not corrected to the long run",
+    "setup": "setup not fully recorded",
+}
+"""Code of an exclusion -> the words of its tag."""
+
+_BAR_WIDTH = 132.0
+
+
+@dataclass(frozen=True, slots=True)
+class CellView:
+    """`sort` is the number to sort by, empty where there is none."""
+
+    sort: str
+    words: str
+    missing: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RowView:
+    url: str
+    title: str
+    under: str
+    rank: str
+    rank_sort: str
+    tied: bool
+    simulated: bool
+    cells: tuple[CellView, ...]
+    interval: str
+    interval_sort: str
+    bar: float
+    cap: tuple[float, float] | None
+    n: int
+    measured: str
+    tags: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SectionView:
+    id: str
+    heading: str
+    under: str
+    scope: str
+    status: str
+    heads: tuple[tuple[str, str, str, str], ...]
+    absent: str
+    rows: tuple[RowView, ...]
+    missing: tuple[tuple[str, str], ...]
+
+
+def render(
+    leaderboard: Leaderboard,
+    configurations: Mapping[str, Configuration],
+    urls: Mapping[str, str],
+    quoted: Sequence[tuple[ClaimsOnlyRecord, str]],
+    refused: Sequence[tuple[str, str]],
+) -> Page:
+    """Make the ranking page.
+
+    Args:
+        leaderboard: the sections, their rows in order.
+        configurations: by id, for what stands under a title.
+        urls: configuration id -> its page.
+        quoted: claims-only records and their pages.
+        refused: (file, reason) of what was left out of this site.
+    """
+    sections = tuple(
+        _section(section, index, configurations, urls)
+        for index, section in enumerate(leaderboard.sections, start=1)
+    )
+    listed = sum(len(section.rows) for section in sections)
+    toc = [(section.id, section.heading) for section in sections]
+    toc += [("quoted", "As published, not recomputed")] if quoted else []
+    toc += [("left-out", "Left out")] if refused else []
+    html = render_template(
+        "ranking.html.j2", sections=sections, listed=listed, quoted=quoted, refused=refused
+    )
+    return Page(
+        title="Ranking",
+        description=f"Measured configurations: {listed}. Every number recomputed.",
+        toc=tuple(toc) or (("ranking", "Ranking"),),
+        html=html,
+        charts=(),
+    )
+
+
+def _section(
+    section: Section,
+    index: int,
+    configurations: Mapping[str, Configuration],
+    urls: Mapping[str, str],
+) -> SectionView:
+    top = max(
+        (c.value for r in section.rows for c in r.cells[:1] if c.value is not None), default=1.0
+    )
+    shown = [
+        i
+        for i in range(len(COLUMNS))
+        if i == 0 or any(r.cells[i].value is not None for r in section.rows)
+    ]
+    absent = [METRICS[COLUMNS[i]].label for i in range(len(COLUMNS)) if i not in shown]
+    codes = Counter(e.code for row in section.rows for e in row.excluded)
+    unranked = len(section.rows) - section.ranked
+    status = f"{section.ranked} ranked, {unranked} listed unranked"
+    if codes:
+        counted = ", ".join(f"{CODE_WORDS[code]} {n}" for code, n in codes.most_common())
+        status += f" (a configuration may have several reasons: {counted})"
+    return SectionView(
+        id=f"section-{index}",
+        heading=f"{section.workload}{', on CPUs' if section.cpu else ''}",
+        under=text.slo(configurations[section.rows[0].configuration].setup.slo),
+        scope=section.power_scope,
+        status=f"{status}. Nothing is hidden.",
+        heads=tuple(_heads(section, shown)),
+        absent=", ".join(absent),
+        rows=tuple(
+            _row(row, configurations[row.configuration], urls[row.configuration], top, shown)
+            for row in section.rows
+        ),
+        missing=tuple(_missing(section)),
+    )
+
+
+def _heads(section: Section, shown: Sequence[int]) -> Iterator[tuple[str, str, str, str]]:
+    """Yield (key, label, unit, direction of the first click)."""
+    for position in shown:
+        key = COLUMNS[position]
+        metric = METRICS[key]
+        label = section.rows[0].cells[position].label
+        first = "ascending" if metric.better == "lower" else "descending"
+        yield key, _SHORT.get(key, label), metric.unit, first
+
+
+_SHORT = {
+    "goodput": "Goodput",
+    "boundary_rate": "Boundary",
+    "mbu": "MBU",
+    "board_power": "Power",
+    "tokens_per_joule": "Energy",
+}
+
+
+def _row(
+    row: Row, configuration: Configuration, url: str, top: float, shown: Sequence[int]
+) -> RowView:
+    config, goodput = configuration.setup, row.cells[0]
+    metric = METRICS["goodput"]
+    cap, interval = None, ""
+    if goodput.low is not None and goodput.high is not None:
+        low, high = (text.amount(v, metric) for v in (goodput.low, goodput.high))
+        interval = f"{low} to {high}"
+        start = _BAR_WIDTH * goodput.low / top
+        cap = (start, max(2.0, _BAR_WIDTH * goodput.high / top - start))
+    rank = "–"
+    if row.rank is not None:
+        best, worst = row.rank.best, row.rank.worst
+        rank = str(best) if best == worst else f"{best}–{worst}"
+    words = [
+        text.boards(config.accelerator),
+        f"{config.engine.name} {config.engine.version}",
+        f"TP{config.parallelism.tensor}",
+        config.quantization.weights,
+        f"KV {config.quantization.kv_cache}",
+        f"{configuration.headline.run.spec.protocol.mode} mode",
+    ]
+    return RowView(
+        url=url,
+        title=row.title,
+        under=" · ".join(words),
+        rank=rank,
+        rank_sort="" if row.rank is None else str(row.rank.best),
+        tied=row.rank is not None and row.rank.tied,
+        simulated=row.simulated,
+        cells=tuple(_cell(row.cells[i]) for i in shown),
+        interval=interval or f"n = {goodput.n}: none",
+        interval_sort="" if goodput.low is None else repr(goodput.low),
+        bar=0.0 if goodput.value is None else _BAR_WIDTH * goodput.value / top,
+        cap=cap,
+        n=goodput.n,
+        measured=configuration.headline.run.conditions.started[:10],
+        tags=tuple((CODE_WORDS[e.code], e.text) for e in row.excluded),
+    )
+
+
+def _cell(cell: Cell) -> CellView:
+    if cell.value is None:
+        return CellView("", text.NOT_MEASURED, cell.reason or "no reason was recorded")
+    return CellView(repr(cell.value), text.amount(cell.value, METRICS[cell.key]), None)
+
+
+def _missing(section: Section) -> Iterator[tuple[str, str]]:
+    """Yield (metric, reason), once for each reason, with how many rows it is about."""
+    counted = Counter(
+        (cell.label, cell.reason or "no reason was recorded")
+        for row in section.rows
+        for cell in row.cells
+        if cell.value is None
+    )
+    for (label, reason), n in counted.items():
+        yield label, f"{reason} ({n} of {len(section.rows)} configurations)"

@@ -1,0 +1,121 @@
+"""The setup as a table: every identity field, how it was declared and what was read back."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tokenwatt_site.pages import text
+from tokenwatt_site.run import ReadBack
+from tokenwatt_site.spec import NOT_RECORDED, Setup
+
+_ARCHITECTURE = {"moe": "MoE", "dense": "dense", NOT_RECORDED: NOT_RECORDED}
+
+
+@dataclass(frozen=True, slots=True)
+class SetupRow:
+    """One line. `observed` is what engine or driver said, where it said something."""
+
+    group: str
+    field: str
+    declared: str
+    observed: str | None
+    state: str
+    code: bool = False
+
+
+def rows(setup: Setup, read_back: Sequence[ReadBack]) -> tuple[SetupRow, ...]:
+    """Return the lines in the order of the page; what was read back joins the field it is about."""
+    left = {entry.field.removeprefix("setup."): entry for entry in read_back}
+    result = []
+    for group, field, declared, paths, code in _fields(setup):
+        found = [left.pop(path) for path in paths if path in left]
+        observed = "; ".join(entry.observed for entry in found if entry.observed is not None)
+        read = sum(entry.state == "read back" for entry in found)
+        state: str = "declared" if text.recorded(declared) else NOT_RECORDED
+        if read:
+            state = "read back" if read == len(paths) else "read back in part"
+        result.append(SetupRow(group, field, declared, observed or None, state, code))
+    result += [
+        SetupRow("Read back besides", name, entry.declared, entry.observed, entry.state)
+        for name, entry in left.items()
+    ]
+    return tuple(result)
+
+
+_Field: TypeAlias = tuple[str, str, tuple[str, ...]]
+"""(label, text, paths of the schema that were perhaps read back)"""
+
+
+def _fields(setup: Setup) -> Iterator[tuple[str, str, str, tuple[str, ...], bool]]:
+    """Yield (group, label, text, paths of the schema, is code)."""
+    for group, fields in (
+        ("Hardware", _hardware(setup)),
+        ("Engine", _engine(setup)),
+        ("Model", _model(setup)),
+        ("Workload and measurement", _workload(setup)),
+    ):
+        for label, declared, paths in fields:
+            yield group, label, declared, paths, label in _CODE
+
+
+_CODE = {
+    "Image digest",
+    "Command line",
+    "Environment",
+    "Kernel libraries",
+    "Model digest",
+    "Workload hash",
+}
+
+
+def _hardware(setup: Setup) -> Iterator[_Field]:
+    board = setup.accelerator
+    yield "Accelerator", text.boards(board), ("accelerator.model", "accelerator.count")
+    yield "Memory", text.quantity(board.memory_gib, "GiB each"), ("accelerator.memory_gib",)
+    rated = text.bandwidth(board.rated_bandwidth_gb_s)
+    yield "Rated HBM BW", rated, ("accelerator.rated_bandwidth_gb_s",)
+    limit = text.quantity(board.power_limit_w, "W each")
+    yield "Power limit", limit, ("accelerator.power_limit_w",)
+    yield "Driver / runtime", setup.driver, ("driver",)
+    yield "Host", setup.host_kind, ("host_kind",)
+
+
+def _engine(setup: Setup) -> Iterator[_Field]:
+    engine, libraries = setup.engine, setup.kernel_libraries
+    yield "Engine", f"{engine.name} {engine.version}", ("engine.name", "engine.version")
+    yield "Engine build", engine.build, ("engine.build",)
+    yield "Image digest", engine.image_digest, ("engine.image_digest",)
+    argv = engine.argv if isinstance(engine.argv, str) else shlex.join(engine.argv)
+    yield "Command line", argv, ("engine.argv",)
+    environment = " ".join(f"{k}={shlex.quote(v)}" for k, v in engine.environment.items())
+    yield "Environment", environment or "none set", ("engine.environment",)
+    named = libraries if isinstance(libraries, str) else " ".join(libraries) or "none named"
+    yield "Kernel libraries", named, ("kernel_libraries",)
+
+
+def _model(setup: Setup) -> Iterator[_Field]:
+    model, quantization = setup.model, setup.quantization
+    name = f"{model.name} ({_ARCHITECTURE[model.architecture]})"
+    yield "Model", name, ("model.name", "model.architecture", "endpoint.model")
+    yield "Revision", model.revision, ("model.revision",)
+    yield "Model digest", model.digest, ("model.digest",)
+    weights = f"{quantization.weights} weights, {quantization.kv_cache} KV cache"
+    yield "Quantization", weights, ("quantization.weights", "quantization.kv_cache")
+    yield "Parallelism", text.parallelism(setup.parallelism), ("parallelism",)
+
+
+def _workload(setup: Setup) -> Iterator[_Field]:
+    workload, gate = setup.workload, setup.accuracy_gate
+    yield "Workload trace", f"{workload.name}, version {workload.version}", ()
+    yield "Workload hash", workload.hash, ()
+    yield "Input tokens", text.lengths(setup.input_tokens), ()
+    yield "Output tokens", text.lengths(setup.output_tokens), ()
+    yield "Arrival", f"{setup.arrival.capitalize()}, rate swept to SLO boundary", ()
+    yield "SLO", text.slo(setup.slo), ()
+    yield "Power source", text.power_source(setup.power), ("power.sensor", "power.scope")
+    asked = f"{gate.task}, {gate.shots} shots, {gate.questions:,} questions"
+    yield "Accuracy gate", f"{asked} · max drop {gate.max_drop_points:.1f} pts", ()
+    yield "Setup schema", str(setup.setup_schema), ()

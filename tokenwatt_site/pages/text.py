@@ -1,0 +1,136 @@
+"""How numbers, rates, intervals and setup fields are written. Words only, no results are made."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from tokenwatt_site.metrics import METRICS, Metric
+from tokenwatt_site.run import Distribution, MetricClaim
+from tokenwatt_site.spec import (
+    NOT_RECORDED,
+    Accelerator,
+    Fixed,
+    Lognormal,
+    Objective,
+    Parallelism,
+    PowerSource,
+)
+
+NOT_MEASURED = "not measured"
+
+
+def number(value: float, decimals: int) -> str:
+    """Write `value` with thousands separators and exactly `decimals` digits after the point."""
+    return f"{value:,.{decimals}f}"
+
+
+def amount(value: float, metric: Metric) -> str:
+    """Write `value` with the decimals of its metric; a small value keeps two significant digits."""
+    decimals = metric.decimals
+    if 0 < abs(value) < 10:
+        # Else 0.43 requests/s and 4 output tok/s would lose the digits that a reader compares.
+        decimals = max(decimals, 1 - math.floor(math.log10(abs(value))))
+    return number(value, decimals)
+
+
+def rate(urps: int) -> str:
+    """Write a rate given in 1e-6 requests/s."""
+    value = urps / 1e6
+    return number(value, 2 if value >= 1 else 3)
+
+
+def milliseconds(value: float) -> str:
+    """Write a latency limit: from a second on in seconds, else in ms."""
+    if value >= 1000:
+        return f"{value / 1000:g} s"
+    return f"{value:g} ms"
+
+
+def metric_of(claim: MetricClaim) -> Metric:
+    """Return the registry's entry; a claim without one cannot be shown, for its unit is unknown."""
+    return METRICS[claim.key]
+
+
+def reason(claim: MetricClaim) -> str:
+    """Say that there is no number and why."""
+    return f"{NOT_MEASURED}: {claim.reason or 'no reason was recorded'}"
+
+
+def sureness(claim: MetricClaim) -> str:
+    """Say how sure a number is: n = 1 nothing, n = 2 the range, from n = 3 the intervals."""
+    n = len(claim.repeats)
+    metric = metric_of(claim)
+    if n <= 1 or claim.low is None or claim.high is None:
+        return f"n = {n}, no interval"
+    low, high = amount(claim.low, metric), amount(claim.high, metric)
+    if n == 2:
+        return f"n = 2, range {low} to {high}"
+    words = f"n = {n}, 95% CI of the mean {low} to {high}"
+    if claim.new_launch_low is not None and claim.new_launch_high is not None:
+        low, high = amount(claim.new_launch_low, metric), amount(claim.new_launch_high, metric)
+        words += f"; a new launch {low} to {high}"
+    return words
+
+
+def joined(parts: Iterable[str]) -> str:
+    """Join as in a sentence: a, b and c."""
+    words = list(parts)
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def slo(objectives: Iterable[Objective]) -> str:
+    """Such as "TTFT p99 ≤ 2 s and TPOT p99 ≤ 50 ms"."""
+    return joined(f"{o.label} ≤ {milliseconds(o.limit_ms)}" for o in objectives)
+
+
+def boards(accelerator: Accelerator) -> str:
+    """Such as "4× NVIDIA H200"; a CPU is not counted in boards."""
+    if accelerator.model.upper() == "CPU":
+        return accelerator.model
+    return f"{accelerator.count}× {accelerator.model}"
+
+
+def quantity(value: float | str, unit: str) -> str:
+    """A number with its unit, or the words "not recorded" as they are."""
+    return value if isinstance(value, str) else f"{value:,g} {unit}"
+
+
+def bandwidth(value: float | str) -> str:
+    """Rated bandwidth per board; given in GB/s, read in TB/s."""
+    return value if isinstance(value, str) else f"{value / 1000:g} TB/s per GPU"
+
+
+def lengths(value: Lognormal | Fixed) -> str:
+    """A distribution of token counts."""
+    if isinstance(value, Fixed):
+        return f"{value.tokens:,} for every request"
+    return (
+        f"median {value.median:,} · p90 {value.p90:,} · lognormal,"
+        f" clipped to {value.min:,} to {value.max:,}"
+    )
+
+
+def parallelism(value: Parallelism) -> str:
+    """Such as "1 replica × TP4", with every axis that the setup names."""
+    replicas = f"{value.replicas} replica{'s' if value.replicas != 1 else ''}"
+    axes = f"TP{value.tensor} × PP{value.pipeline} × EP{value.expert} × DP{value.data}"
+    return f"{replicas} × {axes} · prefill/decode split: {value.prefill_decode_split}"
+
+
+def power_source(value: PowerSource) -> str:
+    """Sensor, scope and rate."""
+    if value.sensor == "none":
+        return f"none · scope {value.scope} · {value.rate_hz:g} Hz"
+    return f"{value.sensor} · scope {value.scope} · {value.rate_hz:g} Hz"
+
+
+def recorded(text: str) -> bool:
+    return text != NOT_RECORDED
+
+
+def quantiles(distribution: Distribution) -> list[tuple[str, str]]:
+    """The quantiles that a table shows; all hundred are in the run file."""
+    shown = (1, 5, 10, 25, 50, 75, 90, 95, 99, 100)
+    values = distribution.values_ms
+    return [(f"p{p}", number(values[p - 1], 1)) for p in shown if p <= len(values)]
