@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+import json
+import logging
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from mkdocs.exceptions import Abort
+
+from tests.pages.conftest import SHIPPED
+from tests.pages.test_report import Parsed
+from tests.support.runs import RunBuilder, a_key, keyring_of, small_spec
+from tests.support.site import build_site, make_project
+from tokenwatt_site.pages.page import Page
+from tokenwatt_site.pages.standalone import script_hash
+from tokenwatt_site.plugin import front_matter, with_policy
+from tokenwatt_site.spec import load_spec
+
+EVIL = '</title><script>document.body.dataset.pwned=1</script><img src=x onerror="x()">&lt;b&gt;'
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A site of two runs, one of them hostile, and the shipped quoted record."""
+    folder = tmp_path_factory.mktemp("project")
+    runs = make_project(folder)
+    RunBuilder(simulated=False).write(runs / "one")
+    RunBuilder(spec=small_spec(title=EVIL, setup__host_kind="other")).write(runs / "two")
+    shutil.copy(SHIPPED, runs)
+    keyring_of(folder / "site_src" / "keys", a_key())
+    return build_site(folder)
+
+
+def pages(site: Path) -> list[Path]:
+    return sorted(site.rglob("*.html"))
+
+
+def test_there_is_one_page_per_configuration_and_the_ranking_is_home(site: Path) -> None:
+    assert len(list((site / "reports").glob("*.html"))) == 2
+    home = (site / "index.html").read_text(encoding="utf-8")
+    assert "2 measured configurations" in home
+    assert "As published, not recomputed" in home
+    assert len(list((site / "quoted").glob("*.html"))) == 1
+
+
+def test_run_and_evidence_are_served_with_their_own_bytes(site: Path) -> None:
+    runs = site.parent / "runs"
+    for served in (site / "runs").iterdir():
+        document = json.loads((served / "run.json").read_bytes())
+        source = next(
+            p
+            for p in runs.glob("*/run.json")
+            if p.read_bytes() == (served / "run.json").read_bytes()
+        )
+        for entry in document["evidence"]:
+            packed = (served / entry["path"]).read_bytes()
+            assert packed == (source.parent / entry["path"]).read_bytes()
+
+
+def test_the_spec_beside_the_run_can_be_measured_again(site: Path) -> None:
+    for path in (site / "runs").glob("*/*.spec.yaml"):
+        assert load_spec(path).label == "toy-cpu"
+
+
+def test_f29_no_page_holds_a_live_element_of_a_hostile_title(site: Path) -> None:
+    for path in pages(site):
+        html = path.read_text(encoding="utf-8")
+        assert "pwned=1</script>" not in html, path
+        assert not [a for tag, a in Parsed(html).tags if tag == "img"], path
+        assert html.count("</title>") == html.count("<title"), path
+
+
+def test_every_link_leads_to_a_file(site: Path) -> None:
+    for path in pages(site):
+        if path.name == "404.html":
+            continue  # its links are absolute, for any address
+        for _, attrs in Parsed(path.read_text(encoding="utf-8")).tags:
+            for name in ("href", "src"):
+                target = (attrs.get(name) or "").partition("#")[0]
+                if target and ":" not in target:
+                    assert (path.parent / target).exists(), (path, target)
+
+
+def test_no_page_names_an_address_outside_the_site(site: Path) -> None:
+    for path in pages(site):
+        for tag, attrs in Parsed(path.read_text(encoding="utf-8")).tags:
+            if tag in {"script", "link", "img", "iframe"}:
+                target = attrs.get("src") or attrs.get("href") or ""
+                assert not target.startswith(("http", "//")), (path, tag, target)
+
+
+def test_f28_every_page_has_a_policy_that_covers_its_inline_scripts(site: Path) -> None:
+    for path in pages(site):
+        html = path.read_text(encoding="utf-8")
+        policy = next(a["content"] or "" for tag, a in Parsed(html).tags if "http-equiv" in a)
+        inline = re.findall(r"<script>(.*?)</script>", html, re.DOTALL)
+        assert inline
+        assert all(script_hash(script) in policy for script in inline), path
+
+
+def test_a_report_has_a_skip_link_and_its_table_of_contents(site: Path) -> None:
+    html = next((site / "reports").glob("*.html")).read_text(encoding="utf-8")
+    assert 'class="md-skip"' in html
+    assert 'href="#not-covered"' in html
+
+
+def test_charts_are_in_and_no_hole_is_left(site: Path) -> None:
+    for path in (site / "reports").glob("*.html"):
+        html = path.read_text(encoding="utf-8")
+        assert "<!--tw:" not in html
+        assert 'role="img"' in html
+
+
+def test_search_knows_a_report_by_its_head_alone(site: Path) -> None:
+    index = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))
+    places = [d["location"] for d in index["docs"] if d["location"].startswith("reports/")]
+    assert len(places) == 2
+    assert (site / "search" / "search_index.js").is_file()
+
+
+def test_a_bad_file_stops_the_build_with_one_list_of_all_that_is_wrong(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    runs = make_project(tmp_path)
+    good = RunBuilder().write(runs / "good")
+    cut = runs / "cut.json"
+    cut.write_bytes(good.read_bytes()[:1000])
+    (runs / "other.json").write_text('{"run_schema": "x"}', encoding="utf-8")
+    with caplog.at_level(logging.ERROR), pytest.raises(Abort):
+        build_site(tmp_path)
+    told = "\n".join(record.message for record in caplog.records)
+    assert "2 file(s)" in told
+    assert str(cut) in told
+    assert "other.json" in told
+
+
+def test_drop_publishes_the_rest_and_lists_what_was_left_out(tmp_path: Path) -> None:
+    runs = make_project(tmp_path, on_invalid="drop")
+    good = RunBuilder().write(runs / "good")
+    (runs / "cut.json").write_bytes(good.read_bytes()[:1000])
+    home = (build_site(tmp_path) / "index.html").read_text(encoding="utf-8")
+    assert "1 measured configuration." in home
+    assert "1 file(s) failed verification" in home
+    assert "cut.json" in home
+
+
+def test_an_index_of_ones_own_is_refused_by_name(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    make_project(tmp_path)
+    (tmp_path / "site_src" / "index.md").write_text("# mine\n", encoding="utf-8")
+    with caplog.at_level(logging.ERROR), pytest.raises(Abort):
+        build_site(tmp_path)
+    assert "index.md: the ranking is the home page" in caplog.text
+
+
+def test_a_site_without_runs_builds(tmp_path: Path) -> None:
+    make_project(tmp_path)
+    home = (build_site(tmp_path) / "index.html").read_text(encoding="utf-8")
+    assert "No measured configuration yet" in home
+
+
+def test_front_matter_cannot_be_broken_out_of() -> None:
+    page = Page(EVIL + "\n---\nhide: []", 'd"\n---\n', (), "", ())
+    lines = front_matter(page, toc=True).splitlines()
+    assert [line.partition(":")[0] for line in lines] == [
+        "---",
+        "title",
+        "description",
+        "hide",
+        "---",
+    ]
+    assert "<" not in lines[1]
+
+
+def test_data_scripts_need_no_hash() -> None:
+    html = '<meta charset="utf-8"><script type="application/json">{}</script><script>a()</script>'
+    assert len(re.findall("sha256-", with_policy(html))) == 1

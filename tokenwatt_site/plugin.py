@@ -1,0 +1,246 @@
+"""The MkDocs plugin: hooks only. What a page says is in `pages`, what is true in `trust`."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mkdocs.config import config_options as opt
+from mkdocs.config.base import Config
+from mkdocs.exceptions import PluginError
+from mkdocs.plugins import BasePlugin, event_priority, get_plugin_logger
+from mkdocs.structure.files import File, InclusionLevel
+from mkdocs.structure.toc import get_toc
+from mkdocs.utils import get_relative_url
+
+from tokenwatt_site.configuration import group
+from tokenwatt_site.errors import TokenwattError
+from tokenwatt_site.leaderboard import rank
+from tokenwatt_site.pages import glossary, quoted, ranking, report
+from tokenwatt_site.pages.drawing import Chart, draw
+from tokenwatt_site.pages.page import Links, Page, asset, fill
+from tokenwatt_site.pages.standalone import script_hash
+from tokenwatt_site.run import ClaimsOnlyRecord
+from tokenwatt_site.trust.keyring import Keyring
+from tokenwatt_site.trust.verify import Tree, ValidatedRun, read_tree
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+    from mkdocs.structure.pages import Page as MkDocsPage
+
+log = get_plugin_logger("tokenwatt")
+
+HOME = "index.md"
+GLOSSARY = "glossary.md"
+METHOD = "method.md"
+STYLE = "assets/tokenwatt.css"
+SCRIPT = "assets/tokenwatt.js"
+
+
+class TokenwattConfig(Config):
+    """Options; folders are relative to mkdocs.yml."""
+
+    runs_dir = opt.Type(str, default="runs")
+    """Where the run files are."""
+
+    keys_dir = opt.Type(str, default="site_src/keys")
+    """Where the registered keys are."""
+
+    on_invalid = opt.Choice(("stop", "drop"), default="stop")
+    """Whether a file that fails verification stops the build or is left out and listed."""
+
+
+class TokenwattPlugin(BasePlugin[TokenwattConfig]):
+    """Verifies every run, recomputes it, and adds a page per configuration and the ranking."""
+
+    def on_startup(self, **_: Any) -> None:
+        # A hook of this name keeps the plugin object between the rebuilds of `serve`.
+        self._pages: dict[str, Page] = {}
+        self._cache = Path()
+
+    def on_config(self, config: MkDocsConfig) -> MkDocsConfig:
+        root = Path(config.config_file_path or ".").parent
+        self._runs, self._keys = root / self.config.runs_dir, root / self.config.keys_dir
+        self._cache = root / ".cache" / "tokenwatt"
+        config.extra_css.insert(0, STYLE)
+        config.extra_javascript.insert(0, SCRIPT)
+        config.watch.extend(str(p) for p in (self._runs, self._keys) if p.is_dir())
+        return config
+
+    def on_files(self, files: Files, *, config: MkDocsConfig) -> Files:
+        if files.get_file_from_path(HOME):
+            raise PluginError(f"{HOME}: the ranking is the home page; give this page another name")
+        try:
+            tree = read_tree(self._runs, Keyring.load(self._keys))
+        except TokenwattError as error:
+            raise PluginError(str(error)) from error
+        self._refuse(tree)
+        self._pages = {}
+        site = _Site(config, files, self._pages)
+        site.add(tree)
+        return files
+
+    def on_page_content(self, html: str, *, page: MkDocsPage, **_: Any) -> str:
+        ours = self._pages.get(page.file.src_uri)
+        if ours is None:
+            return html
+        page.toc = get_toc([_toc_token(anchor, words) for anchor, words in ours.toc])
+        return ours.html
+
+    def on_post_page(self, output: str, *, page: MkDocsPage, **_: Any) -> str:
+        ours = self._pages.get(page.file.src_uri)
+        if ours is not None:
+            output = fill(output, ours.charts, self._draw)
+        return with_policy(output)
+
+    def on_post_template(self, output_content: str, *, template_name: str, **_: Any) -> str:
+        return with_policy(output_content) if template_name.endswith(".html") else output_content
+
+    @event_priority(-100)
+    def on_post_build(self, *, config: MkDocsConfig) -> None:
+        # Pages opened from disk may not fetch JSON; there Material loads this script instead.
+        index = Path(config.site_dir) / "search" / "search_index.json"
+        if index.is_file():
+            script = f"var __index = {index.read_text(encoding='utf-8')}"
+            index.with_suffix(".js").write_text(script, encoding="utf-8")
+
+    def _draw(self, chart: Chart) -> str:
+        return draw(chart, self._cache)
+
+    def _refuse(self, tree: Tree) -> None:
+        for path, error in tree.refused:
+            if self.config.on_invalid == "stop":
+                log.error(f"{path}: {error}")
+            else:
+                log.info(f"left out {path}: {error}")
+        if tree.refused and self.config.on_invalid == "stop":
+            raise PluginError(
+                f"{len(tree.refused)} file(s) under {self._runs} failed verification, listed above"
+            )
+
+
+class _Site:
+    """Adds the generated pages and files to MkDocs' list of files."""
+
+    def __init__(self, config: MkDocsConfig, files: Files, pages: dict[str, Page]) -> None:
+        self._config, self._files, self._pages = config, files, pages
+
+    def add(self, tree: Tree) -> None:
+        configurations = group(tree.valid)
+        home, words = self._reserve(HOME), self._reserve(GLOSSARY)
+        runs = {run.run_id: self._add_run(run) for run in tree.valid}
+        reports = [(c, self._reserve(f"reports/{c.id}.md")) for c in configurations]
+        quotes = [(r, path, self._reserve(f"quoted/{r.id}.md")) for path, r in tree.quoted]
+        for configuration, file in reports:
+            self._place(file, report.render(configuration, self._links(file, home, words, runs)))
+        for record, path, file in quotes:
+            self._add_quote(record, path, file, self._links(file, home, words, {}))
+        self._place(words, glossary.render())
+        self._place(
+            home,
+            ranking.render(
+                rank(configurations),
+                {c.id: c for c in configurations},
+                {c.id: get_relative_url(f.url, home.url) for c, f in reports},
+                [(r, get_relative_url(f.url, home.url)) for r, _, f in quotes],
+                [(str(path.name), str(error)) for path, error in tree.refused],
+            ),
+        )
+        for uri, name in ((STYLE, "tokenwatt.css"), (SCRIPT, "tokenwatt.js")):
+            self._files.append(File.generated(self._config, uri, content=asset(name)))
+
+    def _reserve(self, uri: str) -> File:
+        in_nav = uri in {HOME, GLOSSARY}
+        inclusion = InclusionLevel.INCLUDED if in_nav else InclusionLevel.NOT_IN_NAV
+        return File.generated(self._config, uri, content="", inclusion=inclusion)
+
+    def _place(self, file: File, page: Page) -> None:
+        file.content_string = front_matter(page, toc=file.src_uri != HOME)
+        self._pages[file.src_uri] = page
+        self._files.append(file)
+
+    def _add_run(self, run: ValidatedRun) -> File:
+        folder = f"runs/{run.run_id}"
+        document = File.generated(self._config, f"{folder}/run.json", abs_src_path=str(run.path))
+        spec = run.run.spec
+        self._files.append(document)
+        self._files.append(
+            File.generated(
+                self._config,
+                f"{folder}/{report.spec_file(spec)}",
+                content=report.spec_yaml(spec),
+            )
+        )
+        for entry in run.run.evidence:
+            source = str(run.path.parent / entry.path)
+            self._files.append(
+                File.generated(self._config, f"{folder}/{entry.path}", abs_src_path=source)
+            )
+        return document
+
+    def _add_quote(self, record: ClaimsOnlyRecord, path: Path, file: File, links: Links) -> None:
+        document = File.generated(self._config, f"quoted/{record.id}.json", abs_src_path=str(path))
+        self._files.append(document)
+        url = get_relative_url(document.url, file.url)
+        self._place(file, quoted.render(record, links, url))
+
+    def _links(self, file: File, home: File, words: File, runs: dict[str, File]) -> Links:
+        method = self._files.get_file_from_path(METHOD)
+        return Links(
+            home=get_relative_url(home.url, file.url),
+            glossary=get_relative_url(words.url, file.url),
+            method=get_relative_url(method.url, file.url) if method else None,
+            runs={
+                run_id: get_relative_url(document.url, file.url).removesuffix("/run.json")
+                for run_id, document in runs.items()
+            },
+        )
+
+
+def front_matter(page: Page, *, toc: bool) -> str:
+    """Write title and description for MkDocs, whose templates print both raw.
+
+    Material also unescapes entities in `<title>` (striptags), so no `<` may come back from it:
+    angle brackets become quotation marks there. The page's own h1 has the exact text.
+    """
+    plain = page.title.replace("<", "‹").replace(">", "›")
+    meta: dict[str, Any] = {
+        "title": html.escape(plain, quote=True),
+        "description": html.escape(page.description, quote=True),
+        "hide": ["navigation"] if toc else ["navigation", "toc"],
+    }
+    # JSON is YAML: every value quoted, nothing retyped.
+    lines = [f"{key}: {json.dumps(value)}" for key, value in meta.items()]
+    return "---\n" + "\n".join(lines) + "\n---\n"
+
+
+def _toc_token(anchor: str, words: str) -> Any:
+    return {"level": 2, "id": anchor, "name": html.escape(words), "children": []}
+
+
+_INLINE_SCRIPT = re.compile(r"<script(?P<attributes>[^>]*)>(?P<body>.*?)</script>", re.DOTALL)
+
+
+def with_policy(output: str) -> str:
+    """Put a Content-Security-Policy into a page: its own files and the scripts that are in it."""
+    hashes = {
+        script_hash(match["body"])
+        for match in _INLINE_SCRIPT.finditer(output)
+        if "src=" not in match["attributes"] and "application/json" not in match["attributes"]
+    }
+    policy = "; ".join(
+        (
+            "default-src 'self'",
+            f"script-src 'self' {' '.join(sorted(hashes))}",
+            "style-src 'self' 'unsafe-inline'",
+            "img-src 'self' data:",
+            "object-src 'none'",
+            "base-uri 'none'",
+        )
+    )
+    meta = f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+    return output.replace('<meta charset="utf-8">', f'<meta charset="utf-8">{meta}', 1)
