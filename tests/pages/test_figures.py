@@ -115,7 +115,7 @@ def test_a_trial_that_was_stopped_early_is_counted_and_not_drawn_as_zero(make: M
     claims = demo.claims.model_copy(update={"trials": (*others, early)})
     attainment, delivered, *_ = figures.detail_figures(replace_claims(demo, claims))
     assert f"1 of {len(claims.trials)} trials were stopped" in attainment.note
-    assert "1 trial(s) stopped early" in delivered.note
+    assert "1 trial stopped early has no whole window and is not shown" in delivered.note
     assert delivered.chart is not None
     assert f"{len(others)} PASS" in delivered.chart.description or "0 FAIL" in (
         delivered.chart.description

@@ -127,7 +127,8 @@ def _delivered(claims: Claims) -> Figure:
         "Output tokens that arrived in the scored window, per second. The table above has the data."
     )
     if early:
-        note += f" {early} trial(s) stopped early have no whole window and are not shown."
+        have = "trial stopped early has" if early == 1 else "trials stopped early have"
+        note += f" {early} {have} no whole window and {'is' if early == 1 else 'are'} not shown."
     return Figure(
         id="chart-goodput",
         heading="Goodput against offered rate",
