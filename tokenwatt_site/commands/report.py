@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tokenwatt_site.canonical import load_json, read_file
+from tokenwatt_site.commands.verify import KEYS_FOLDER
 from tokenwatt_site.configuration import group
 from tokenwatt_site.errors import EnvironmentProblem, Problem, UsageError
 from tokenwatt_site.pages import quoted, standalone
@@ -15,11 +16,9 @@ from tokenwatt_site.pages.page import NO_LINKS, Page
 from tokenwatt_site.trust.keyring import Keyring
 from tokenwatt_site.trust.verify import load_claims_only, verify_run
 
-KEYS = Path("site_src/keys")
-
 
 def report(
-    paths: Sequence[Path], title: str | None, out: Path | None, *, keys: Path = KEYS
+    paths: Sequence[Path], title: str | None, out: Path | None, *, keys: Path = KEYS_FOLDER
 ) -> Path:
     """Verify and recompute the runs, then write their report.
 
