@@ -1,13 +1,15 @@
 """The command line: what goes where, and with which exit code."""
 
 import json
+import re
 
 import pytest
 from typer.testing import CliRunner
 
+from tests.conftest import ROOT
 from tests.measure.test_session import Lab, lab  # noqa: F401  # a fixture
 from tests.support.runs import RunBuilder, small_spec_dict
-from tokenwatt_site import cli
+from tokenwatt_site import __version__, cli
 
 runner = CliRunner()
 
@@ -64,6 +66,13 @@ def test_c2_verify_looks_at_every_file_and_exits_with_6_when_one_fails(here):
     assert str(good) in done.stdout
 
 
+def test_verify_tells_a_quoted_publication_from_a_run(here):
+    (record,) = (ROOT / "runs" / "published").glob("*.json")
+    done = call("verify", record)
+    assert done.exit_code == 0
+    assert "quoted as published, nothing to recompute" in done.stdout
+
+
 CODES = {
     "no such spec": (("measure", "--spec", "none.yaml"), 2),
     "neither spec nor resume": (("measure",), 2),
@@ -98,6 +107,34 @@ def test_spec_check_names_file_field_found_and_expected(here):
     assert done.exit_code == 2
     for part in ("b.spec.yaml:1", "setup.accelerator.count", "found -1", "greater than or equal"):
         assert part in done.stderr
+
+
+def test_c2_spec_check_looks_at_every_file(here):
+    (here / "bad.yaml").write_text("title: 3\n", encoding="utf-8")
+    done = call("spec", "check", "bad.yaml", "a.spec.yaml", "none.yaml")
+    assert done.exit_code == 2
+    assert "a.spec.yaml: valid" in done.stdout
+    assert "bad.yaml" in done.stderr
+    assert "none.yaml" in done.stderr
+
+
+def test_a_report_never_replaces_a_run(here):
+    path = RunBuilder().write(here / "runs")
+    before = path.read_bytes()
+    assert call("report", path, "--out", path).exit_code == 2
+    assert path.read_bytes() == before
+    assert call("report", path, "--title", "a\u202eb").exit_code == 2
+    assert call("report", path, "--title", "").exit_code == 2
+
+
+def test_the_version_is_told(here):
+    assert call("--version").stdout.strip() == __version__
+
+
+def test_a_summary_has_units(here, lab):  # noqa: F811
+    done = call("measure", "--spec", "a.spec.yaml")
+    assert re.search(r"TTFT p90: [\d.,]+ ms", done.stderr)
+    assert "Tokens per joule: not measured (" in done.stderr
 
 
 def test_an_interrupt_exits_with_130_and_says_how_to_go_on(here, lab):  # noqa: F811

@@ -180,6 +180,47 @@ def test_stored_evidence_is_found_under_its_digest(tmp_path: Path) -> None:
     assert [p.name for p in (tmp_path / "evidence").iterdir()] == [Path(entry.path).name]
 
 
+def test_c27_evidence_is_on_disk_before_it_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = encode_requests([ONE] * 3)
+    seen: list[tuple[str, bytes]] = []
+    fsync = os.fsync
+
+    def watched(descriptor: int) -> None:
+        fsync(descriptor)
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        seen.append((path.suffix, gzip.decompress(path.read_bytes())))
+
+    monkeypatch.setattr(os, "fsync", watched)
+    store(tmp_path, "requests", data)
+    assert seen == [(".partial", data)]
+
+
+def test_c27_evidence_that_cannot_be_synced_has_no_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        store(tmp_path, "requests", GOOD)
+    assert not list(tmp_path.glob("*.jsonl.gz"))
+
+
+@pytest.mark.parametrize("changes", [{"path": "../evidence/x.jsonl.gz"}, {"lines": 3}])
+def test_an_entry_that_is_refused_is_named_with_what_to_do(
+    tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    entry = planted(tmp_path, gzip.compress(GOOD), GOOD, **changes)
+    with pytest.raises(InputError) as caught:
+        fetch(tmp_path, entry)
+    problem = caught.value.problems[0]
+    assert problem.field == f"evidence.requests.{next(iter(changes))}"
+    assert None not in (problem.found, problem.expected, problem.remedy)
+
+
 def planted(folder: Path, packed: bytes, data: bytes, **changes: Any) -> EvidenceFile:
     """Put `packed` where the evidence `data` belongs; return the entry that points there."""
     sha256 = hashlib.sha256(data).hexdigest()

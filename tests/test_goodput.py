@@ -16,6 +16,7 @@ from tokenwatt_site.goodput import (
     e2e_ns,
     judge,
     meets_all,
+    order_statistic,
     quantile,
     rank,
     tpot_ns,
@@ -128,9 +129,11 @@ def test_a_censored_request_that_is_late_already_is_a_miss():
 
 
 def test_a_censored_request_with_a_first_token_is_held_to_what_tpot_can_still_become():
-    running = record(status=Status.CENSORED, output_tokens=None, end_ns=1_200 * MS + 1_001 * MS)
-    assert judge(objective("tpot", limit_ms=100.0), [running]).misses == 1
-    assert judge(objective("tpot", limit_ms=101.0), [running]).undecided == 1
+    running = record(
+        status=Status.CENSORED, output_tokens=None, last_ns=2_200 * MS, end_ns=9_000 * MS
+    )
+    assert judge(objective("tpot", limit_ms=99.0), [running]).misses == 1
+    assert judge(objective("tpot", limit_ms=100.0), [running]).undecided == 1
     assert judge(objective("ttft"), [running]).undecided == 1
 
 
@@ -153,6 +156,19 @@ def test_a_certain_fail_stays_a_fail_whatever_comes_later(values, data):
     early = judge(objective(), partial, pending=len(final) - seen)
     if early.outcome != "UNDECIDED":
         assert early.outcome == judge(objective(), final).outcome
+
+
+def test_a_quantile_over_failures_too_falls_on_them_or_below():
+    good, bad = record(), record(status=Status.SHORT_OUTPUT)
+    assert order_statistic("ttft", [good] * 9 + [bad], 0.9) == 200 * MS
+    assert order_statistic("ttft", [good] * 8 + [bad] * 2, 0.9) is None
+    assert order_statistic("ttft", [], 0.9) is None
+
+
+def test_a20_an_objective_that_nothing_measured_is_known_to_be_none():
+    one_event = record(first_tokens=11, last_ns=1_200 * MS)
+    assert not judge(objective("tpot"), [one_event] * 10).measured
+    assert judge(objective("ttft"), [one_event] * 10).measured
 
 
 def test_one_failed_objective_decides_and_all_must_pass():

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import itertools
 import os
 from pathlib import Path
@@ -155,11 +156,89 @@ def test_a_full_disk_leaves_the_journal_as_it_was(
     assert len(parse(path.read_bytes(), "j")) == 5
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, MemoryError])
+@pytest.mark.parametrize("when", ["before the disk has it", "after"])
+def test_c22_an_interrupt_while_a_line_is_written_leaves_a_chain_that_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[BaseException], when: str
+) -> None:
+    path = tmp_path / "j"
+    data = written(path)
+    log = Journal(path, clock)
+    fsync = os.fsync
+
+    def interrupted(descriptor: int) -> None:
+        if when == "after":
+            fsync(descriptor)
+        raise error
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", interrupted)
+        with pytest.raises(error):
+            log.append("trial_end", trial=3)
+    assert path.read_bytes() == data
+    assert len(log.lines) == 4
+    assert log.head == journal.head(data)
+    log.append("interrupted")
+    assert parse(path.read_bytes(), "j") == tuple(log.lines)
+    assert [line.event for line in log.lines] == ["open", *["trial_start"] * 3, "interrupted"]
+
+
+def test_c22_an_interrupt_when_the_line_is_on_disk_leaves_a_chain_that_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "j"
+    data = written(path)
+    log = Journal(path, clock)
+
+    def interrupted(raw: bytes) -> str:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(journal, "sha256_hex", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            log.append("trial_end", trial=3)
+    assert path.read_bytes() == data
+    log.append("interrupted")
+    assert parse(path.read_bytes(), "j") == tuple(log.lines)
+
+
+def test_a_line_that_only_closing_would_write_is_cut_back_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A buffered file writes what is left when it is closed, after the first failure.
+    path = tmp_path / "j"
+    data = written(path)
+    log = Journal(path, clock)
+
+    class Reluctant(io.BufferedWriter):
+        fails = True
+
+        def flush(self) -> None:
+            if self.fails:
+                self.fails = False
+                raise KeyboardInterrupt
+            super().flush()
+
+    def reluctant(at: Path, mode: str) -> Reluctant:
+        return Reluctant(io.FileIO(at, mode))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "open", reluctant)
+        with pytest.raises(KeyboardInterrupt):
+            log.append("trial_end", trial=3)
+    assert path.read_bytes() == data
+
+
 def test_a_journal_that_cannot_be_written_is_a_problem_of_the_environment(tmp_path: Path) -> None:
     log = Journal(tmp_path / "absent" / "j", clock)
     with pytest.raises(EnvironmentProblem) as caught:
         log.append("open")
     assert caught.value.problems[0].file == str(tmp_path / "absent" / "j")
+
+
+def test_a_journal_that_cannot_be_read_is_a_problem_of_the_environment(tmp_path: Path) -> None:
+    with pytest.raises(EnvironmentProblem, match="cannot be written"):
+        Journal(tmp_path, clock)
 
 
 @pytest.mark.parametrize(

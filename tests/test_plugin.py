@@ -146,6 +146,70 @@ def test_drop_publishes_the_rest_and_lists_what_was_left_out(tmp_path: Path) -> 
     assert "cut.json" in home
 
 
+def test_the_public_page_names_dropped_files_within_the_runs_folder(tmp_path: Path) -> None:
+    runs = make_project(tmp_path, on_invalid="drop")
+    good = RunBuilder().write(runs / "good")
+    copied = RunBuilder().write(runs / "zz")
+    bare = runs / "without" / "evidence.json"
+    bare.parent.mkdir()
+    bare.write_bytes(good.read_bytes())
+    shutil.rmtree(copied.parent / "evidence")
+    (runs / "link.json").symlink_to(good)
+    (runs / "deep" / "er").mkdir(parents=True)
+    (runs / "deep" / "er" / "cut.json").write_bytes(good.read_bytes()[:1000])
+    site = build_site(tmp_path)
+    home = (site / "index.html").read_text(encoding="utf-8")
+    left_out = home[home.index('id="left-out"') :]
+    for name in ("deep/er/cut.json", "link.json", "without/evidence.json", "zz/run.json"):
+        assert f"<li>{name}<span>" in left_out
+    for path in site.rglob("*"):
+        if path.is_file():
+            assert str(tmp_path).encode() not in path.read_bytes(), path
+
+
+@pytest.mark.parametrize("name", ["\x1b[31mred.json", "two\nlines.json", "a\udcffb.json"])
+def test_control_characters_of_a_file_name_are_shown_escaped(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    runs = make_project(tmp_path, on_invalid="drop")
+    (runs / name).write_text("{", encoding="utf-8")
+    with caplog.at_level(logging.INFO):
+        home = (build_site(tmp_path) / "index.html").read_text(encoding="utf-8")
+    told = [r.getMessage() for r in caplog.records if "left out" in r.getMessage()]
+    assert len(told) == 1
+    assert told[0].isprintable()
+    escaped = name.encode("unicode_escape").decode()
+    assert escaped in told[0]
+    assert f"<li>{escaped}<span>" in home
+
+
+def refusal(folder: Path, caplog: pytest.LogCaptureFixture) -> str:
+    with caplog.at_level(logging.ERROR), pytest.raises(Abort):
+        build_site(folder)
+    return "\n".join(record.getMessage() for record in caplog.records)
+
+
+def test_a_runs_folder_that_is_not_there_stops_the_build(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    make_project(tmp_path, runs_dir="rnus")
+    told = refusal(tmp_path, caplog)
+    assert "runs_dir" in told
+    assert str(tmp_path / "rnus") in told
+    assert not (tmp_path / "site" / "index.html").exists()
+
+
+@pytest.mark.parametrize("option", ["runs_dir", "keys_dir"])
+def test_a_file_in_the_place_of_a_folder_stops_the_build(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, option: str
+) -> None:
+    make_project(tmp_path, **{option: "afile"})
+    (tmp_path / "afile").write_text("", encoding="utf-8")
+    told = refusal(tmp_path, caplog)
+    assert f"{option}: " in told
+    assert str(tmp_path / "afile") in told
+
+
 def test_an_index_of_ones_own_is_refused_by_name(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -197,6 +197,9 @@ def test_f27_a_secret_in_argv_is_refused_and_not_repeated(argument: str) -> None
         ("MY_PASSWORD", "abc"),
         ("GOOGLE_CREDENTIALS", "abc"),
         ("TOKEN_FILE", "abc"),
+        ("OPENAI_KEY", "abc"),
+        ("DB_PASS", "abc"),
+        ("MYPWD", "abc"),
         ("ANY", "sk-abcdefghijklmnopqrst"),
     ],
 )
@@ -205,6 +208,25 @@ def test_f27_a_secret_in_the_environment_is_refused_and_not_repeated(name: str, 
         parse_spec(small_spec_dict(setup__engine__environment={name: value}), source="x")
     assert "secret" in str(caught.value)
     assert value not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"note": "my key is hf_abcdefghijklmnopqrst"},
+        {"title": "AKIAABCDEFGHIJKLMNOP"},
+        {"setup__engine__build": "sk-abcdefghijklmnopqrst"},
+        {"endpoint__start": "attach", "endpoint__url": "http://h:1/?api_key=abc"},
+    ],
+)
+def test_f27_a_secret_in_any_published_text_is_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(SpecError, match="secret"):
+        small_spec(**changes)
+
+
+def test_a_launch_that_does_not_say_where_to_listen_is_refused() -> None:
+    with pytest.raises(SpecError, match="port"):
+        small_spec(setup__engine__argv=["vllm", "serve"])
 
 
 @pytest.mark.parametrize(
@@ -223,18 +245,16 @@ def test_f27_a_secret_in_the_environment_is_refused_and_not_repeated(name: str, 
 )
 def test_flags_that_only_speak_of_tokens_are_no_secrets(argument: str) -> None:
     spec = small_spec(
-        setup__engine__argv=["vllm", argument],
+        setup__engine__argv=["vllm", "{port}", argument],
         setup__engine__environment={"TOKENIZERS_PARALLELISM": "false", "VLLM_MAX_TOKENS": "8"},
     )
-    assert spec.setup.engine.argv == ("vllm", argument)
+    assert spec.setup.engine.argv == ("vllm", "{port}", argument)
 
 
 OTHER: dict[tuple[str | int, ...], Any] = {
     ("architecture",): "moe",
     ("hash",): "2" * 64,
     ("metric",): "e2e",
-    ("sensor",): "nvml",
-    ("scope",): "gpu",
     ("quantile",): 0.95,
 }
 # Of these there is one value yet.
@@ -253,6 +273,10 @@ def test_any_changed_setup_field_makes_another_configuration(path: tuple[str | i
     elif path == ("slo", 0, "metric"):
         second = {**value["setup"]["slo"][1], "metric": "e2e"}
         new = replaced(replaced(value, ("setup", "slo", 1), second), ("setup", *path), "tpot")
+    elif path[0] == "power":
+        other = {"sensor": "nvml", "scope": "gpu", "rate_hz": 1.0}
+        other |= {"scope": {"scope": "module"}, "rate_hz": {"rate_hz": 0.5}}.get(str(path[1]), {})
+        new = replaced(value, ("setup", "power"), other)
     elif path[-1:] in OTHER:
         new = replaced(value, ("setup", *path), OTHER[path[-1:]])
     elif isinstance(old, (int, float)):

@@ -8,7 +8,8 @@ from tests.support.runs import RunBuilder, small_spec, spec_in_mode
 from tests.test_claims import evidence_of
 from tokenwatt_site.errors import InputError
 from tokenwatt_site.evidence import Status
-from tokenwatt_site.trials import read_trials, verdict
+from tokenwatt_site.trials import fault, highest_rate_urps, read_trials, verdict
+from tokenwatt_site.workload import workload_of
 
 SPEC = small_spec()
 BUILDER = RunBuilder(spec=SPEC, rates_urps=(500_000,))
@@ -31,6 +32,12 @@ def test_a19_a_sound_trial_has_exactly_one_verdict():
 
 
 MS = 1_000_000
+
+
+def unsent(r):
+    return None if r.row % 9 == 0 else r.sent_ns
+
+
 INVALID = {
     "engine died": ({}, {"engine_alive": False}, "the engine died"),
     "a11 late sends": (
@@ -39,9 +46,9 @@ INVALID = {
         "p99 dispatch lag 8.00 ms, limit 7.50 ms",
     ),
     "a12 not sent": (
-        {"sent_ns": lambda r: None if r.row % 9 == 0 else r.sent_ns},
+        {"status": lambda r: Status.NOT_SENT if r.row % 9 == 0 else r.status, "sent_ns": unsent},
         {},
-        "requests were sent",
+        "could not be sent",
     ),
     "stamps too vague": ({"uncertainty_ns": 8 * MS}, {}, "p99 stamp uncertainty 8.00 ms"),
     "a10 cached prompts": (
@@ -55,16 +62,21 @@ INVALID = {
         "prompts had another length",
     ),
     "tail too short": (
-        {"status": lambda r: Status.CENSORED if r.row == 24 else r.status},
-        {"tail_ran_out": True},
+        {"end_ns": lambda r: r.end_ns + (10**12 if r.row == 24 else 0)},
+        {},
         "raise protocol.tail",
     ),
-    "other launch": ({}, {"abandoned": True}, "done again on another"),
-    "never decided": (
-        {"status": lambda r: Status.CENSORED if r.row == 24 else r.status},
+    "a20 nothing to measure": (
+        {"first_tokens": lambda r: r.output_tokens},
         {},
-        "before its verdict was certain",
+        "TPOT p90 was measured on no request",
     ),
+    "load that failed": (
+        {"status": lambda r: Status.HTTP_ERROR if r.row < 5 else r.status},
+        {},
+        "lead-in and tail requests failed",
+    ),
+    "other launch": ({}, {"abandoned": True}, "done again on another"),
 }
 
 
@@ -107,6 +119,10 @@ PLAN_BREAKS = {
     "a shorter prompt": lambda rs: [replace(rs[0], prompt_asked=rs[0].prompt_asked - 1), *rs[1:]],
     "a shorter answer": lambda rs: [replace(rs[0], output_asked=rs[0].output_asked - 1), *rs[1:]],
     "scored rows missing": lambda rs: rs[:20],
+    "all rows missing": lambda _: [],
+    "undecided": lambda rs: [
+        replace(r, status=Status.CENSORED, first_ns=None) if r.row == 24 else r for r in rs
+    ],
     "a trial of nobody": lambda rs: [*rs, replace(rs[0], trial=9)],
 }
 
@@ -128,3 +144,60 @@ def test_trials_before_a_second_launch_of_their_repeat_are_abandoned():
     again = evidence.journal[1].model_copy(update={"seq": 99})
     trials = read_trials(SPEC, replace(evidence, journal=(*evidence.journal, again)))
     assert [t.abandoned for t in trials] == [True]
+
+
+def test_an_engine_that_refuses_connections_fails_and_is_not_the_client_s_fault():
+    refused = edited(status=Status.DISCONNECTED, sent_ns=None, first_ns=None, last_ns=None)
+    assert verdict(SPEC, trial_of(refused))[0] == "FAIL"
+
+
+def test_deleted_tail_rows_are_missed():
+    def cut(records):
+        late = [replace(r, end_ns=r.end_ns + 10**11) if r.row == 24 else r for r in records]
+        return late[:25]
+
+    with pytest.raises(InputError, match="rows are missing"):
+        read_trials(SPEC, evidence_of(BUILDER, cut))
+
+
+def test_only_the_client_s_faults_are_worth_another_try():
+    late = trial_of(edited(sent_ns=lambda r: r.due_ns + 8 * MS))
+    cached = trial_of(edited(cached_tokens=lambda r: r.prompt_asked))
+    assert fault(SPEC, late).transient
+    assert not fault(SPEC, cached).transient
+
+
+def test_a_short_chat_prompt_is_held_against_the_template_it_came_in():
+    longer = edited(prompt_tokens=lambda r: max(r.prompt_asked, 31))
+    assert verdict(SPEC, trial_of(longer))[0] == "INVALID"
+    assert verdict(SPEC, trial_of(longer, chat_overhead=30))[0] == "PASS"
+
+
+def test_the_highest_rate_still_fills_engine_and_window():
+    spec = spec_in_mode("quick")
+    drawn = workload_of(spec.setup).realisation(1, lead_in=80, scored=600, tail=120)
+    rate = highest_rate_urps(spec, drawn)
+    builder = replace(BUILDER, spec=spec, rates_urps=(rate,))
+    assert verdict(spec, read_trials(spec, evidence_of(builder))[0])[0] != "INVALID"
+    faster = replace(BUILDER, spec=spec, rates_urps=(rate + rate // 1000,))
+    assert verdict(spec, read_trials(spec, evidence_of(faster))[0])[0] == "INVALID"
+
+
+def test_a_lead_in_that_does_not_fill_the_engine_is_no_measurement():
+    quick = {"mode": "quick", "repeats": 2, "scored": 600, "lead_in": 0, "tail": 120}
+    spec = small_spec(**{f"protocol__{key}": value for key, value in quick.items()})
+    builder = replace(BUILDER, spec=spec, rates_urps=(500_000,))
+    outcome, why = verdict(spec, read_trials(spec, evidence_of(builder))[0])
+    assert (outcome, "lead-in" in why) == ("INVALID", True)
+
+
+def test_a_journal_with_a_rate_of_nothing_is_refused():
+    evidence = evidence_of(BUILDER)
+    journal = tuple(
+        entry.model_copy(update={"data": {**entry.data, "rate_urps": 0}})
+        if entry.event == "trial_start"
+        else entry
+        for entry in evidence.journal
+    )
+    with pytest.raises(InputError, match="rate_urps"):
+        read_trials(SPEC, replace(evidence, journal=journal))

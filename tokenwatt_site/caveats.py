@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from tokenwatt_site.canonical import JsonValue
+from tokenwatt_site.energy import WindowEnergy
+from tokenwatt_site.evidence import Status
+from tokenwatt_site.journal import Entry
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.run import MetricClaim, NotCovered, RepeatClaim
-from tokenwatt_site.spec import MIN_SCORED, MIN_WINDOW_S, NOT_RECORDED, Lengths, Lognormal, Spec
+from tokenwatt_site.spec import MIN_SCORED, MIN_WINDOW_S, NOT_RECORDED, Spec
+from tokenwatt_site.trials import Trial, fill_ns
 
 
 def caveats(
@@ -15,6 +20,82 @@ def caveats(
 ) -> tuple[NotCovered, ...]:
     """Return all caveats, the gravest first."""
     return tuple(NotCovered(what=what, why=why) for what, why in _all(spec, repeats, metrics))
+
+
+def circumstances(
+    spec: Spec, journal: Sequence[Entry], trials: Sequence[Trial]
+) -> tuple[NotCovered, ...]:
+    """Return the caveats that come from how this run went, not from what it measured."""
+    launches = [entry.data for entry in journal if entry.event == "launch"]
+    told = (*_of_engine(spec, launches), *_of_launches(launches), *_of_requests(spec, trials))
+    return tuple(NotCovered(what=what, why=why) for what, why in told)
+
+
+def energy_notes(energies: Sequence[WindowEnergy]) -> tuple[NotCovered, ...]:
+    """Return what the instruments said against each other or against their limits."""
+    notes = dict.fromkeys(note for energy in energies for note in energy.notes)
+    return tuple(NotCovered(what="Exact energy", why=note) for note in notes)
+
+
+def _of_engine(spec: Spec, launches: Sequence[dict[str, JsonValue]]) -> Iterator[tuple[str, str]]:
+    if any(launch.get("accepts_unknown_model") for launch in launches):
+        yield (
+            "That the engine would refuse a wrong model name",
+            f"It answers to any; its list of models holds {spec.endpoint.model}.",
+        )
+    if any(launch.get("repeat_cached_tokens", 0) is None for launch in launches):
+        yield (
+            "Prompt-cache hits",
+            "The engine does not report them. Every prompt was fresh.",
+        )
+    if any(launch.get("longest_asked") is False for launch in launches):
+        yield (
+            "The longest prompt with the longest answer",
+            "It was not tried beforehand, as it would have taken more than a minute.",
+        )
+
+
+def _of_launches(launches: Sequence[dict[str, JsonValue]]) -> Iterator[tuple[str, str]]:
+    for repeat, times in Counter(launch.get("repeat") for launch in launches).items():
+        if times > 1:
+            yield (
+                "One launch for each repeat",
+                f"Repeat {repeat} was launched {times} times; only the last launch counts.",
+            )
+    unknown = sum(launch.get("engine_started") is None for launch in launches)
+    if unknown and len(launches) > 1:
+        yield (
+            "That each repeat was a new launch",
+            "Declared by the publisher: the engine does not tell when its process started.",
+        )
+
+
+def _of_requests(spec: Spec, trials: Sequence[Trial]) -> Iterator[tuple[str, str]]:
+    records = [r for trial in trials for r in trial.scored if r.status is Status.OK]
+    assumed = sum(r.first_tokens == 1 and r.events < (r.output_tokens or 0) for r in records)
+    if assumed:
+        yield (
+            "Tokens in the first event",
+            (
+                f"{assumed} of {len(records)} answers came in fewer events than tokens, and the"
+                " engine did not tell how many the first one held; one was assumed for TPOT."
+            ),
+        )
+    short = sum(r.prompt_asked <= t.chat_overhead for t in trials for r in t.scored)
+    if short:
+        yield (
+            "Prompts shorter than the chat template",
+            f"{short} requests asked for fewer prompt tokens than the template alone has.",
+        )
+    fills = [trial.window_ns[0] for trial in trials]
+    if fills and min(fills) < fill_ns(spec):
+        yield (
+            "An engine filled before the first scored request",
+            (
+                f"The shortest lead-in took {min(fills) / 1e9:.0f} s; twice the longest answer at"
+                f" the TPOT limit is {fill_ns(spec) / 1e9:.0f} s."
+            ),
+        )
 
 
 def not_recorded(setup: JsonValue, path: str = "") -> tuple[str, ...]:
@@ -79,8 +160,8 @@ def _all(
     yield (
         f"Context lengths beyond the {setup.workload.name} workload",
         (
-            f"Longest prompt {_longest(setup.input_tokens):,} tokens, longest answer"
-            f" {_longest(setup.output_tokens):,}."
+            f"Longest prompt {setup.input_tokens.longest:,} tokens, longest answer"
+            f" {setup.output_tokens.longest:,}."
         ),
     )
     yield (
@@ -100,7 +181,3 @@ def _once(metrics: Sequence[MetricClaim]) -> Iterator[MetricClaim]:
         if metric.key not in seen:
             seen.add(metric.key)
             yield metric
-
-
-def _longest(lengths: Lengths) -> int:
-    return lengths.max if isinstance(lengths, Lognormal) else lengths.tokens

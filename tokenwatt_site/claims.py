@@ -7,13 +7,20 @@ another language come to the same numbers.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from tokenwatt_site import statistics
-from tokenwatt_site.caveats import caveats
-from tokenwatt_site.energy import window_energy
+from tokenwatt_site.caveats import caveats, circumstances, energy_notes
+from tokenwatt_site.energy import MAX_GAP_PERIODS, WindowEnergy, window_energy
 from tokenwatt_site.evidence import PowerLog, RequestRecord, Status
-from tokenwatt_site.goodput import METRIC_OF, boundary_urps, bracket, meets_all, quantile
+from tokenwatt_site.goodput import (
+    boundary_urps,
+    bracket,
+    meets_all,
+    order_statistic,
+    quantile,
+    sorted_values,
+)
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.run import (
     Claims,
@@ -24,7 +31,7 @@ from tokenwatt_site.run import (
     TrialClaim,
 )
 from tokenwatt_site.spec import Spec
-from tokenwatt_site.trials import Evidence, Trial, read_trials, verdict
+from tokenwatt_site.trials import Evidence, Trial, highest_rate_urps, read_trials, verdict
 
 __all__ = ["Evidence", "derive", "tokens_in_window"]
 
@@ -39,12 +46,12 @@ def derive(spec: Spec, evidence: Evidence) -> Claims:
     trials = read_trials(spec, evidence)
     claimed = tuple(_trial_claim(spec, trial) for trial in trials)
     repeats, tops = _repeats(spec, trials, claimed)
-    opening = evidence.journal[0].data
+    energies = _window_energies(spec, evidence.power, tops)
     metrics = (
         *_rates(spec, trials, repeats, tops),
         *_latencies(spec, tops),
         *_shares(spec, tops),
-        *_energy(evidence.power, tops, str(opening.get("power_reason") or "no power log")),
+        *_energy(evidence, tops, energies),
         _absent("mbu", "bytes per decode step are neither modelled nor measured by this version"),
         _absent("accuracy", "the accuracy gate was not run: this version measures speed alone"),
     )
@@ -54,7 +61,11 @@ def derive(spec: Spec, evidence: Evidence) -> Claims:
         repeats=repeats,
         metrics=metrics,
         distributions=_distributions(tops),
-        not_covered=caveats(spec, repeats, metrics),
+        not_covered=(
+            *caveats(spec, repeats, metrics),
+            *circumstances(spec, evidence.journal, trials),
+            *energy_notes(energies),
+        ),
     )
 
 
@@ -73,8 +84,9 @@ def _trial_claim(spec: Spec, trial: Trial) -> TrialClaim:
         reason=reason,
         stopped_early=trial.stopped_early,
         scored=trial.realisation.scored,
-        complete=sum(r.status is Status.OK for r in trial.scored),
-        within_all=sum(meets_all(spec.setup.slo, r) for r in trial.scored),
+        complete=trial.complete,
+        within_all=_within_all(spec, trial),
+        failures=trial.failures,
         objectives=tuple(
             ObjectiveResult(
                 label=j.objective.label,
@@ -104,8 +116,9 @@ def tokens_in_window(records: Sequence[RequestRecord], start_ns: int, end_ns: in
         if r.first_ns is None or r.last_ns is None or r.output_tokens is None:
             continue
         first = r.first_tokens or 1
-        parts.append(float(first) if start_ns <= r.first_ns <= end_ns else 0.0)
         span = r.last_ns - r.first_ns
+        at_first = first if span > 0 else r.output_tokens
+        parts.append(float(at_first) if start_ns <= r.first_ns <= end_ns else 0.0)
         inside = min(r.last_ns, end_ns) - max(r.first_ns, start_ns)
         if span > 0 and inside > 0:
             parts.append((r.output_tokens - first) * inside / span)
@@ -157,7 +170,7 @@ def _rates(
             _absent("input_throughput", reason),
         )
     rates = [(r.boundary_urps or 0) / 1e6 for r in repeats]
-    complete = [_share(t, lambda r: r.status is Status.OK) for t in tops]
+    complete = [t.complete / t.realisation.scored for t in tops]
     outputs = [
         rate * t.realisation.mean_output_tokens * share
         for rate, t, share in zip(rates, tops, complete, strict=True)
@@ -172,101 +185,120 @@ def _rates(
 
 
 def _open_reason(spec: Spec, trials: Sequence[Trial], repeats: Sequence[RepeatClaim]) -> str:
-    rates = [t.rate_urps / 1e6 for t in trials]
-    if not rates:
-        return "no trial was completed"
-    if any(r.highest_pass_urps is None for r in repeats):
-        return f"no trial met the SLO, down to {min(rates):g} requests/s"
-    if any(r.lowest_fail_urps is None for r in repeats):
-        return f"no trial broke the SLO, up to {max(rates):g} requests/s; raise protocol.max_rate"
-    return f"the bracket is wider than the {spec.protocol.bracket_ratio:g} that this mode asks for"
+    """Say why the first repeat without a boundary has none."""
+    for repeat in repeats:
+        own = [t for t in trials if t.repeat == repeat.repeat and verdict(spec, t)[0] != "INVALID"]
+        if repeat.boundary_urps is not None or not own:
+            continue
+        rates = [t.rate_urps / 1e6 for t in own]
+        if repeat.highest_pass_urps is None:
+            return f"no trial met the SLO, down to {min(rates):g} requests/s"
+        if repeat.lowest_fail_urps is None:
+            ceiling = highest_rate_urps(spec, own[0].realisation)
+            raised = (
+                ""
+                if repeat.highest_pass_urps < ceiling
+                else "; raise protocol.max_rate"
+                if ceiling >= spec.protocol.max_rate * 1e6
+                else "; raise protocol.scored and lead_in, whose window is too short beyond"
+            )
+            return f"no trial broke the SLO, up to {max(rates):g} requests/s{raised}"
+        ratio = spec.protocol.bracket_ratio
+        return f"the bracket is wider than the {ratio:g} that this mode asks for"
+    return "no valid trial was completed"
 
 
 def _latencies(spec: Spec, tops: Sequence[Trial]) -> tuple[MetricClaim, ...]:
-    wanted = [(o.metric, o.quantile) for o in spec.setup.slo]
+    wanted: list[tuple[str, float]] = [(o.metric, o.quantile) for o in spec.setup.slo]
     wanted += [(key, q) for key in ("ttft", "tpot", "e2e") for q in (0.5, 0.9)]
-    claims = [
-        _latency(key, f"{key.upper()} p{q * 100:g}", q, METRIC_OF[key], tops)
-        for key, q in dict.fromkeys(wanted)
-    ]
-    for q in dict.fromkeys(o.quantile for o in spec.setup.slo if o.metric == "ttft"):
-        label = f"TTFT from send p{q * 100:g}"
-        claims.append(_latency("ttft_from_send", label, q, _from_send, tops))
-    return tuple(claims)
+    wanted += [("ttft_from_send", o.quantile) for o in spec.setup.slo if o.metric == "ttft"]
+    return tuple(_latency(key, q, tops) for key, q in dict.fromkeys(wanted))
 
 
-def _from_send(record: RequestRecord) -> int | None:
-    if record.first_ns is None or record.sent_ns is None:
-        return None
-    return record.first_ns - record.sent_ns
-
-
-def _latency(
-    key: str,
-    label: str,
-    q: float,
-    metric: Callable[[RequestRecord], int | None],
-    tops: Sequence[Trial],
-) -> MetricClaim:
-    values = []
-    for trial in tops:
-        known = [value for r in trial.scored if (value := metric(r)) is not None]
-        if known:
-            values.append(quantile(known, q) / 1e6)
-    if not tops or len(values) < len(tops):
-        return _absent(key, "no trial met the SLO" if not tops else "undefined here", label)
-    return _pooled(key, values, label)
+def _latency(key: str, q: float, tops: Sequence[Trial]) -> MetricClaim:
+    name = key.upper() if key in {"ttft", "tpot", "e2e"} else METRICS[key].label
+    label = f"{name} p{q * 100:g}"
+    values = [order_statistic(key, trial.scored, q) for trial in tops]
+    known = [value / 1e6 for value in values if value is not None]
+    if not tops:
+        return _absent(key, "no trial met the SLO", label)
+    if len(known) < len(tops):
+        return _absent(key, "undefined, or beyond what was seen to end", label)
+    return _pooled(key, known, label)
 
 
 def _shares(spec: Spec, tops: Sequence[Trial]) -> tuple[MetricClaim, ...]:
     if not tops:
         return tuple(_absent(key, "no trial met the SLO") for key in ("attainment", "complete"))
-    slo = spec.setup.slo
     return (
-        _pooled("attainment", [100 * _share(t, lambda r: meets_all(slo, r)) for t in tops]),
-        _pooled("complete", [100 * _share(t, lambda r: r.status is Status.OK) for t in tops]),
+        _pooled("attainment", [100 * _within_all(spec, t) / t.realisation.scored for t in tops]),
+        _pooled("complete", [100 * t.complete / t.realisation.scored for t in tops]),
     )
 
 
-def _share(trial: Trial, condition: Callable[[RequestRecord], bool]) -> float:
-    return sum(map(condition, trial.scored)) / trial.realisation.scored
+def _within_all(spec: Spec, trial: Trial) -> int:
+    return sum(meets_all(spec.setup.slo, r) for r in trial.scored)
 
 
-def _energy(power: PowerLog | None, tops: Sequence[Trial], reason: str) -> tuple[MetricClaim, ...]:
+def _window_energies(
+    spec: Spec, power: PowerLog | None, tops: Sequence[Trial]
+) -> tuple[WindowEnergy, ...]:
+    """Return the energy of each repeat's window; empty where no board was read."""
+    if power is None or spec.setup.power.sensor == "none":
+        return ()
+    max_gap_ns = round(MAX_GAP_PERIODS * 1e9 / spec.setup.power.rate_hz)
+    return tuple(
+        window_energy(
+            power,
+            trial.epoch_ns + trial.window_ns[0],
+            trial.epoch_ns + trial.window_ns[1],
+            max_gap_ns=max_gap_ns,
+        )
+        for trial in tops
+    )
+
+
+def _energy(
+    evidence: Evidence, tops: Sequence[Trial], energies: Sequence[WindowEnergy]
+) -> tuple[MetricClaim, ...]:
     keys = ("tokens_per_joule", "joules_per_token", "board_power")
-    if power is None or not tops:
-        why = reason if power is None else "no trial met the SLO"
+    if not energies:
+        told = str(evidence.journal[0].data.get("power_reason") or "no power log")
+        why = told if evidence.power is None else "no trial met the SLO"
         return tuple(_absent(key, why) for key in keys)
     per_joule, watts = [], []
-    for trial in tops:
-        start, end = trial.window_ns
-        energy = window_energy(power, trial.epoch_ns + start, trial.epoch_ns + end)
+    for trial, energy in zip(tops, energies, strict=True):
         if energy.energy_mj is None or energy.energy_mj <= 0:
             why = energy.reason or "the boards reported no energy"
             return tuple(_absent(key, why) for key in keys)
+        start, end = trial.window_ns
         tokens = tokens_in_window(trial.records, start, end)
         per_joule.append(tokens / (energy.energy_mj / 1e3))
         watts.append((energy.mean_power_mw(end - start) or 0.0) / 1e3)
     return (
         _pooled("tokens_per_joule", per_joule),
-        _pooled("joules_per_token", [1 / value for value in per_joule]),
+        _pooled("joules_per_token", [1 / value for value in per_joule if value > 0]),
         _pooled("board_power", watts),
     )
 
 
 def _distributions(tops: Sequence[Trial]) -> tuple[Distribution, ...]:
+    """Return what is known of each latency's order statistics, failures above all others."""
+    scored = [record for trial in tops for record in trial.scored]
     result = []
-    for key, metric in METRIC_OF.items():
-        values = sorted(v for t in tops for r in t.scored if (v := metric(r)) is not None)
-        if values:
-            cut = tuple(quantile(values, (i + 1) / 100) / 1e6 for i in range(100))
-            result.append(Distribution(key=key, n=len(values), values_ms=cut))
+    for key in ("ttft", "tpot", "e2e"):
+        failed = sum(record.status is not Status.OK for record in scored)
+        values = (order_statistic(key, scored, (i + 1) / 100) for i in range(100))
+        known = tuple(value / 1e6 for value in values if value is not None)
+        if known:
+            n = len(sorted_values(key, scored)) + failed
+            result.append(Distribution(key=key, n=n, values_ms=known))
     return tuple(result)
 
 
 def _pooled(key: str, values: Sequence[float], label: str | None = None) -> MetricClaim:
-    if not values:
-        return _absent(key, "not measured", label)
+    if not values or (METRICS[key].pooling == "geometric" and min(values) <= 0):
+        return _absent(key, "nothing above zero was measured", label)
     pooled = statistics.pool(values, METRICS[key].pooling)
     return MetricClaim(
         key=key,

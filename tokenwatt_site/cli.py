@@ -5,6 +5,7 @@ Data goes to standard output, everything else to standard error.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import http.server
 import os
@@ -19,14 +20,16 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from tokenwatt_site import __version__
 from tokenwatt_site.commands import demo as demo_command
 from tokenwatt_site.commands import init as init_command
 from tokenwatt_site.commands import measure as measure_command
 from tokenwatt_site.commands import report as report_command
 from tokenwatt_site.commands import verify as verify_command
-from tokenwatt_site.errors import TokenwattError, UsageError
+from tokenwatt_site.errors import Problem, SpecError, TokenwattError, UsageError
 from tokenwatt_site.measure.session import Events
 from tokenwatt_site.measure.trial import Progress
+from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.run import Run
 
 P = ParamSpec("P")
@@ -34,6 +37,13 @@ R = TypeVar("R")
 Role = Literal["baseline", "candidate"]
 
 _err = Console(stderr=True, highlight=False)
+
+
+def _tell(text: str) -> None:
+    """Print a line to standard error; a reader that has gone away must not end a measurement."""
+    with contextlib.suppress(OSError, ValueError):
+        _err.print(text, markup=False, soft_wrap=True)
+
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -71,16 +81,17 @@ class _Display:
         self._live.stop()
 
     def _say(self, text: str) -> None:
-        _err.print(text, markup=False)
+        _tell(text)
 
     def _progress(self, p: Progress) -> None:
         if _err.is_terminal:
-            self._live.update(_progress_table(p))
+            with contextlib.suppress(OSError, ValueError):
+                self._live.update(_progress_table(p))
             return
         slot = (p.trial, p.now_ns // self.PLAIN_EVERY_NS)
         if slot != self._shown:
             self._shown = slot
-            _err.print(_progress_line(p), markup=False, soft_wrap=True)
+            _tell(_progress_line(p))
 
 
 def _progress_cells(p: Progress) -> list[tuple[str, str]]:
@@ -119,15 +130,16 @@ def _handled(command: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(command)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
-        signal.signal(signal.SIGTERM, _interrupt)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, _interrupt)
         try:
             return command(*args, **kwargs)
         except TokenwattError as error:
             for line in str(error).splitlines():
-                _err.print(f"error: {line}", markup=False, soft_wrap=True)
+                _tell(f"error: {line}")
             raise typer.Exit(error.exit_code) from error
         except KeyboardInterrupt:
-            _err.print("interrupted")
+            _tell("interrupted")
             raise typer.Exit(130) from None
 
     return wrapper
@@ -141,6 +153,22 @@ SpecOption = Annotated[
     Path | None, typer.Option("--spec", help="Spec file; looked for here, then in specs/.")
 ]
 OutOption = Annotated[Path | None, typer.Option("--out", help="Where the run file goes.")]
+
+
+def _version(asked: bool) -> None:  # noqa: FBT001  # typer calls it so
+    if asked:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")
+    ] = False,
+) -> None:
+    del version  # its callback did the work
 
 
 @app.command()
@@ -173,8 +201,10 @@ def measure(
 
 def _print_summary(run: Run) -> None:
     for metric in run.claims.metrics:
-        value = f"{metric.value:,.4g}" if metric.value is not None else f"({metric.reason})"
-        _err.print(f"  {metric.label}: {value}", markup=False, soft_wrap=True)
+        if metric.value is None:
+            _tell(f"  {metric.label}: not measured ({metric.reason})")
+        else:
+            _tell(f"  {metric.label}: {metric.value:,.4g} {METRICS[metric.key].unit}")
 
 
 @app.command()
@@ -189,16 +219,19 @@ def verify(
     failed: TokenwattError | None = None
     for file in files:
         try:
+            if verify_command.quoted(file) is not None:
+                typer.echo(f"{file}: quoted as published, nothing to recompute")
+                continue
             checked = verify_command.verify(file, keys)
         except TokenwattError as error:
-            _err.print(f"{file}: NOT VERIFIED", markup=False, soft_wrap=True)
-            _err.print(str(error), markup=False, soft_wrap=True)
+            _tell(f"{file}: NOT VERIFIED")
+            _tell(str(error))
             failed = failed or error
             continue
         signer = f"{checked.signer}, known key" if checked.signer else "unknown key"
         typer.echo(
             f"{file}: verified, run {checked.run_id[:12]}, signed by {checked.keyid} ({signer}),"
-            f" {sum(m.value is not None for m in checked.claims.metrics)} numbers recomputed"
+            f" {checked.claims.numbers} numbers recomputed"
         )
     if failed is not None:
         raise typer.Exit(6)
@@ -222,9 +255,16 @@ def check(
     files: Annotated[list[Path], typer.Argument(help="Spec files; looked for here and in specs/.")],
 ) -> None:
     """Check specs and print the id of the configuration that each names."""
+    problems: list[Problem] = []
     for file in files:
-        spec = measure_command.read_spec(file)
-        typer.echo(f"{file}: valid, configuration {spec.configuration_id}")
+        try:
+            spec = measure_command.read_spec(file)
+        except UsageError as error:
+            problems += error.problems
+        else:
+            typer.echo(f"{file}: valid, configuration {spec.configuration_id}")
+    if problems:
+        raise SpecError(*problems)
 
 
 @app.command()
@@ -238,7 +278,7 @@ def init(
 
 
 def _ask(question: str) -> str:
-    if not sys.stdin.isatty():
+    if sys.stdin is None or not sys.stdin.isatty():
         return ""
     _err.print(f"{question} ", end="", markup=False)
     return input()
@@ -251,7 +291,7 @@ def demo() -> None:
     with _Display() as events:
         shown = demo_command.demonstrate(events)
     _print_summary(shown.run)
-    _err.print("A 135M model on a CPU, demo mode; power was not covered. Look at:", markup=False)
+    _tell("A 135M model on a CPU, demo mode; power was not covered. Look at:")
     typer.echo(shown.report)
     typer.echo(shown.site / "index.html")
     if os.environ.get("DEMO_SERVE") != "0":
@@ -261,7 +301,7 @@ def demo() -> None:
 def _serve(site: Path) -> None:
     handler = functools.partial(_QuietHandler, directory=str(site))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        _err.print(f"serving http://127.0.0.1:{server.server_port}/ until Ctrl-C", markup=False)
+        _tell(f"serving http://127.0.0.1:{server.server_port}/ until Ctrl-C")
         server.serve_forever()
 
 

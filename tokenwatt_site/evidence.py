@@ -9,6 +9,7 @@ gzip output differs between zlib builds.
 from __future__ import annotations
 
 import json
+import os
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -269,12 +270,20 @@ class EvidenceFile(Model):
 
 
 def store(folder: Path, role: str, data: bytes) -> EvidenceFile:
-    """Write `data` under its own digest into `folder` (made when absent), whole or not at all."""
+    """Write `data` under its own digest into `folder` (made when absent), whole or not at all.
+
+    Raises:
+        OSError: the disk is full or not writable.
+    """
     name = f"{sha256_hex(data)}.jsonl.gz"
     folder.mkdir(parents=True, exist_ok=True)
     partial = folder / f".{name}.partial"
     compressor = zlib.compressobj(9, zlib.DEFLATED, 31)
-    partial.write_bytes(compressor.compress(data) + compressor.flush())
+    with partial.open("wb") as handle:
+        handle.write(compressor.compress(data) + compressor.flush())
+        handle.flush()
+        # A name that outlives a power cut must not stand for an empty file.
+        os.fsync(handle.fileno())
     partial.replace(folder / name)
     return EvidenceFile(
         role=role,
@@ -296,7 +305,13 @@ def fetch(run_folder: Path, entry: EvidenceFile) -> bytes:
     if entry.path != expected_path:
         # The address is the digest: nothing a run says can point outside its own folder.
         raise InputError(
-            Problem("evidence path", found=repr(entry.path), expected=repr(expected_path))
+            Problem(
+                "is not the address of its digest",
+                field=f"evidence.{entry.role}.path",
+                found=repr(entry.path[:200]),
+                expected=repr(expected_path),
+                remedy=_UNCHANGED,
+            )
         )
     path = run_folder / "evidence" / f"{entry.sha256}.jsonl.gz"
     if path.parent.is_symlink():
@@ -313,20 +328,38 @@ def fetch(run_folder: Path, entry: EvidenceFile) -> bytes:
             Problem(
                 "does not inflate to the stated size",
                 file=str(path),
+                field=f"evidence.{entry.role}.bytes",
                 found=f"{len(data):,} bytes{'' if whole else ' and more'}",
                 expected=f"{entry.bytes:,} bytes",
+                remedy=_UNCHANGED,
             )
         )
     if (found := sha256_hex(data)) != entry.sha256:
         raise InputError(
-            Problem("has another digest", file=str(path), found=found, expected=entry.sha256)
+            Problem(
+                "has another digest",
+                file=str(path),
+                field=f"evidence.{entry.role}.sha256",
+                found=found,
+                expected=entry.sha256,
+                remedy=_UNCHANGED,
+            )
         )
     if (lines := data.count(b"\n")) != entry.lines:
         raise InputError(
-            Problem("line count", file=str(path), found=str(lines), expected=str(entry.lines))
+            Problem(
+                "has another number of lines",
+                file=str(path),
+                field=f"evidence.{entry.role}.lines",
+                found=str(lines),
+                expected=str(entry.lines),
+                remedy=_UNCHANGED,
+            )
         )
     return data
 
+
+_UNCHANGED = "Publish the run file and its evidence as `measure` wrote them."
 
 _STATUS_BY_CODE = {int(status): status for status in Status}
 

@@ -8,6 +8,7 @@ sorted[ceil(q n) - 1]. An objective passes when at most n - ceil(q n) of n reque
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -41,6 +42,11 @@ class Judgement:
         return self.n - rank(self.objective.quantile, self.n)
 
     @property
+    def measured(self) -> bool:
+        """Whether any request could meet or miss it; an objective on nothing is no pass."""
+        return self.n > 0
+
+    @property
     def outcome(self) -> Outcome:
         if self.misses > self.allowed:
             return "FAIL"
@@ -55,6 +61,12 @@ def rank(quantile: float, n: int) -> int:
 def quantile(values: Sequence[int], q: float) -> int:
     """Return the order statistic sorted[ceil(q n) - 1] of at least one value."""
     return sorted(values)[max(rank(q, len(values)), 1) - 1]
+
+
+def _from_send_ns(record: RequestRecord) -> int | None:
+    if record.first_ns is None or record.sent_ns is None:
+        return None
+    return record.first_ns - record.sent_ns
 
 
 def ttft_ns(record: RequestRecord) -> int | None:
@@ -75,7 +87,12 @@ def e2e_ns(record: RequestRecord) -> int | None:
     return record.end_ns - record.due_ns if record.status is Status.OK else None
 
 
-METRIC_OF = {"ttft": ttft_ns, "tpot": tpot_ns, "e2e": e2e_ns}
+METRIC_OF = {
+    "ttft": ttft_ns,
+    "ttft_from_send": _from_send_ns,
+    "tpot": tpot_ns,
+    "e2e": e2e_ns,
+}
 
 
 def judge(objective: Objective, scored: Sequence[RequestRecord], pending: int = 0) -> Judgement:
@@ -89,28 +106,43 @@ def judge(objective: Objective, scored: Sequence[RequestRecord], pending: int = 
         scored: the scored requests that came due.
         pending: how many more are scored but did not come due; they are undecided.
     """
-    metric, limit = METRIC_OF[objective.metric], objective.limit_ns
-    values: list[int] = []
-    beyond = undefined = 0
-    undecided = pending
+    limit = objective.limit_ns
+    known = sorted_values(objective.metric, scored)
+    beyond = undecided = 0
     for record in scored:
-        if record.status is Status.OK:
-            value = metric(record)
-            if value is None:
-                undefined += 1
-            else:
-                values.append(value)
-        elif record.status is not Status.CENSORED or _least(objective, record) > limit:
-            beyond += 1
-        else:
+        if record.status is Status.CENSORED and _least(objective, record) <= limit:
             undecided += 1
+        elif record.status is not Status.OK:
+            beyond += 1
+    undefined = len(scored) - len(known) - beyond - undecided
+    undecided += pending
     n = len(scored) + pending - undefined
-    misses = beyond + sum(value > limit for value in values)
-    position = max(rank(objective.quantile, n), 1) - 1
-    known = undecided == 0 and position < len(values)
-    # A request without a value stands above all that have one.
-    value_ns = sorted(values)[position] if known else None
+    misses = beyond + len(known) - bisect_right(known, limit)
+    value_ns = _order_statistic(known, n, objective.quantile) if undecided == 0 else None
     return Judgement(objective, n, undefined, misses, undecided, value_ns)
+
+
+def sorted_values(metric: str, scored: Sequence[RequestRecord]) -> list[int]:
+    """Return the values of `metric` in ns, ascending, over the requests that ended well."""
+    of = METRIC_OF[metric]
+    ended = (of(record) for record in scored if record.status is Status.OK)
+    return sorted(value for value in ended if value is not None)
+
+
+def order_statistic(metric: str, scored: Sequence[RequestRecord], q: float) -> int | None:
+    """Return the q quantile in ns over all requests for which `metric` is defined.
+
+    A request that did not end well stands above all that did; None when the quantile falls on one
+    of those, or when there is none at all.
+    """
+    known = sorted_values(metric, scored)
+    failed = sum(record.status is not Status.OK for record in scored)
+    return _order_statistic(known, len(known) + failed, q)
+
+
+def _order_statistic(known: Sequence[int], n: int, q: float) -> int | None:
+    position = max(rank(q, n), 1) - 1
+    return known[position] if position < len(known) else None
 
 
 def _least(objective: Objective, record: RequestRecord) -> int:
@@ -120,8 +152,10 @@ def _least(objective: Objective, record: RequestRecord) -> int:
         return age if objective.metric != "tpot" else 0
     if objective.metric == "ttft":
         return record.first_ns - record.due_ns
+    # The last token may have come already, and only the end of the answer be missing.
     steps = record.output_asked - (record.first_tokens or 1)
-    return (record.end_ns - record.first_ns) // steps if steps > 0 else 0
+    last_ns = record.first_ns if record.last_ns is None else record.last_ns
+    return (last_ns - record.first_ns) // steps if steps > 0 else 0
 
 
 def decide(judgements: Sequence[Judgement]) -> Outcome:

@@ -26,7 +26,7 @@ Event: TypeAlias = Literal[
 GENESIS = "0" * 64
 
 
-class Line(Model):
+class Entry(Model):
     """One line. `at` is UTC, RFC 3339 with microseconds, by the clock of the measuring machine."""
 
     seq: int
@@ -61,7 +61,7 @@ class Journal:
                 os.truncate(path, self._size)
         except OSError as error:
             raise self._not_written(error) from error
-        self.lines: list[Line] = list(parse(data[: self._size], str(path)))
+        self.lines: list[Entry] = list(parse(data[: self._size], str(path)))
         self._head = head(data[: self._size])
 
     @property
@@ -69,12 +69,13 @@ class Journal:
         """The digest of the last line."""
         return self._head
 
-    def append(self, event: Event, **data: JsonValue) -> Line:
+    def append(self, event: Event, **data: JsonValue) -> Entry:
         """Write one line and wait until it is on disk.
 
         Raises:
             InputError: `data` holds what `parse` would refuse; nothing is written.
-            EnvironmentProblem: the disk is full or not writable; the file is as it was.
+            EnvironmentProblem: the disk is full or not writable; the file is as it was, as it is
+                after an interrupt.
         """
         raw = canonical_bytes(
             {
@@ -86,23 +87,31 @@ class Journal:
             }
         )
         # What `parse` will read, so that a line it would refuse is never written.
-        line = Line.model_validate(load_json(raw, source=str(self._path), limit=MAX_LINE_BYTES))
+        line = Entry.model_validate(load_json(raw, source=str(self._path), limit=MAX_LINE_BYTES))
         try:
-            with self._path.open("ab") as handle:
-                try:
-                    handle.write(raw + b"\n")
-                    handle.flush()
-                    os.fsync(handle.fileno())
-                except OSError:
-                    # Half a line would break the chain for the next one.
-                    os.truncate(self._path, self._size)
-                    raise
+            self._commit(line, raw + b"\n")
         except OSError as error:
             raise self._not_written(error) from error
-        self._size += len(raw) + 1
-        self.lines.append(line)
-        self._head = sha256_hex(raw)
         return line
+
+    def _commit(self, line: Entry, data: bytes) -> None:
+        """Have the line on disk and in `lines`, or in neither, whatever interrupts."""
+        size, before = self._size, self._head
+        handle = self._path.open("ab")
+        try:
+            # Closed before the cut: closing writes what is still buffered.
+            with handle:
+                handle.write(data)
+                handle.flush()
+                os.fsync(handle.fileno())
+            self._size, self._head = size + len(data), sha256_hex(data[:-1])
+            self.lines.append(line)
+        except BaseException:
+            # Half a line, or one that nobody counts, would break the chain for the next one.
+            self._size, self._head = size, before
+            del self.lines[line.seq :]
+            os.truncate(self._path, size)
+            raise
 
     def _not_written(self, error: OSError) -> EnvironmentProblem:
         return EnvironmentProblem(
@@ -110,7 +119,7 @@ class Journal:
         )
 
 
-def parse(data: bytes, source: str) -> tuple[Line, ...]:
+def parse(data: bytes, source: str) -> tuple[Entry, ...]:
     """Read a journal and check its chain.
 
     Raises:
@@ -118,12 +127,12 @@ def parse(data: bytes, source: str) -> tuple[Line, ...]:
     """
     if data and not data.endswith(b"\n"):
         raise InputError(Problem("the last line is cut", file=source))
-    lines: list[Line] = []
+    lines: list[Entry] = []
     prev = GENESIS
     for number, raw in enumerate(data.split(b"\n")[:-1], start=1):
         value = load_json(raw, source=f"{source}:{number}", limit=MAX_LINE_BYTES)
         try:
-            line = Line.model_validate(value)
+            line = Entry.model_validate(value)
         except ValidationError as error:
             raise InputError(
                 Problem(f"is no journal line: {error.errors()[0]['msg']}", file=source, line=number)

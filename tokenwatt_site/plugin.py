@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,9 +18,9 @@ from mkdocs.structure.toc import get_toc
 from mkdocs.utils import get_relative_url
 
 from tokenwatt_site.configuration import group
-from tokenwatt_site.errors import TokenwattError
+from tokenwatt_site.errors import TokenwattError, VerificationError
 from tokenwatt_site.leaderboard import rank
-from tokenwatt_site.pages import glossary, quoted, ranking, report
+from tokenwatt_site.pages import glossary, quoted, ranking, report, text
 from tokenwatt_site.pages.drawing import Chart, draw
 from tokenwatt_site.pages.page import Links, Page, asset, fill
 from tokenwatt_site.pages.standalone import script_hash
@@ -63,8 +64,11 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
         self._cache = Path()
 
     def on_config(self, config: MkDocsConfig) -> MkDocsConfig:
-        root = Path(config.config_file_path or ".").parent
+        root = Path(config.config_file_path or ".").parent.absolute()
         self._runs, self._keys = root / self.config.runs_dir, root / self.config.keys_dir
+        _expect_folder("runs_dir", self._runs)
+        if self._keys.exists():  # where there is none, no key is registered yet
+            _expect_folder("keys_dir", self._keys)
         self._cache = root / ".cache" / "tokenwatt"
         config.extra_css.insert(0, STYLE)
         config.extra_javascript.insert(0, SCRIPT)
@@ -77,10 +81,10 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
         try:
             tree = read_tree(self._runs, Keyring.load(self._keys))
         except TokenwattError as error:
-            raise PluginError(str(error)) from error
+            raise PluginError(_lines(error)) from error
         self._refuse(tree)
         self._pages = {}
-        site = _Site(config, files, self._pages)
+        site = _Site(config, files, self._pages, self._runs)
         site.add(tree)
         return files
 
@@ -113,10 +117,11 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
 
     def _refuse(self, tree: Tree) -> None:
         for path, error in tree.refused:
+            told = f"{text.printable(str(path))}: {_lines(error)}"
             if self.config.on_invalid == "stop":
-                log.error(f"{path}: {error}")
+                log.error(told)
             else:
-                log.info(f"left out {path}: {error}")
+                log.info(f"left out {told}")
         if tree.refused and self.config.on_invalid == "stop":
             raise PluginError(
                 f"{len(tree.refused)} file(s) under {self._runs} failed verification, listed above"
@@ -126,8 +131,10 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
 class _Site:
     """Adds the generated pages and files to MkDocs' list of files."""
 
-    def __init__(self, config: MkDocsConfig, files: Files, pages: dict[str, Page]) -> None:
-        self._config, self._files, self._pages = config, files, pages
+    def __init__(
+        self, config: MkDocsConfig, files: Files, pages: dict[str, Page], runs: Path
+    ) -> None:
+        self._config, self._files, self._pages, self._runs = config, files, pages, runs
 
     def add(self, tree: Tree) -> None:
         configurations = group(tree.valid)
@@ -147,11 +154,18 @@ class _Site:
                 {c.id: c for c in configurations},
                 {c.id: get_relative_url(f.url, home.url) for c, f in reports},
                 [(r, get_relative_url(f.url, home.url)) for r, _, f in quotes],
-                [(str(path.name), str(error)) for path, error in tree.refused],
+                [self._left_out(path, error) for path, error in tree.refused],
             ),
         )
         for uri, name in ((STYLE, "tokenwatt.css"), (SCRIPT, "tokenwatt.js")):
             self._files.append(File.generated(self._config, uri, content=asset(name)))
+
+    def _left_out(self, path: Path, error: TokenwattError) -> tuple[str, str]:
+        # Readers of the site have no use for where the builder keeps its files.
+        folder = text.printable(str(self._runs))
+        why = _lines(error).replace(f"{folder}{os.sep}", "").replace(folder, "the runs folder")
+        name = path.relative_to(self._runs).as_posix()
+        return text.printable(name), why
 
     def _reserve(self, uri: str) -> File:
         in_nav = uri in {HOME, GLOSSARY}
@@ -216,6 +230,22 @@ def front_matter(page: Page, *, toc: bool) -> str:
     # JSON is YAML: every value quoted, nothing retyped.
     lines = [f"{key}: {json.dumps(value)}" for key, value in meta.items()]
     return "---\n" + "\n".join(lines) + "\n---\n"
+
+
+def _expect_folder(option: str, folder: Path) -> None:
+    try:
+        os.scandir(folder).close()
+    except OSError as error:
+        raise PluginError(
+            f"{option}: {text.printable(str(folder))} cannot be read as a folder"
+            f" ({error.strerror}). Make it, or name another one in mkdocs.yml."
+        ) from error
+
+
+def _lines(error: TokenwattError) -> str:
+    """Say all that is wrong, a line each; the names of files are foreign text."""
+    number = f"check {error.check}: " if isinstance(error, VerificationError) else ""
+    return "\n".join(number + text.printable(str(problem)) for problem in error.problems)
 
 
 def _toc_token(anchor: str, words: str) -> Any:

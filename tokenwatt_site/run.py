@@ -50,6 +50,8 @@ class TrialClaim(Model):
     scored: int
     complete: int
     within_all: int
+    failures: dict[str, int]
+    """How many of all its requests ended badly, by `evidence.Status` in lower case."""
     objectives: tuple[ObjectiveResult, ...]
     output_tokens_per_s: float | None
     lag_p99_ms: float | None
@@ -87,9 +89,10 @@ class MetricClaim(Model):
 
 
 class Distribution(Model):
-    """Order statistics of one metric over the scored requests at the highest passing rates.
+    """Order statistics of one metric over the n scored requests at the highest passing rates.
 
-    `values_ms[i]` is the quantile (i + 1) / 100.
+    `values_ms[i]` is the quantile (i + 1) / 100. Requests that did not end well stand above all
+    others, so there are fewer than 100 values where quantiles fall on them.
     """
 
     key: str
@@ -111,6 +114,18 @@ class Claims(Model):
     metrics: tuple[MetricClaim, ...]
     distributions: tuple[Distribution, ...]
     not_covered: tuple[NotCovered, ...]
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers these are: what a recomputation has to give again."""
+        metrics = (
+            (m.value, *m.repeats, m.low, m.high, m.new_launch_low, m.new_launch_high)
+            for m in self.metrics
+        )
+        told = [number for metric in metrics for number in metric]
+        told += [objective.value_ms for trial in self.trials for objective in trial.objectives]
+        told += [number for found in self.distributions for number in found.values_ms]
+        return sum(number is not None for number in told)
 
     def metric(self, key: str) -> MetricClaim:
         """Return the first metric with this key; KeyError when there is none."""

@@ -36,16 +36,19 @@ NotRecorded: TypeAlias = Literal["not recorded"]
 
 SETUP_SCHEMA = 1
 
-_SECRET = re.compile(
-    r"token\s*[=:]|(api[-_]?key|secret|passw(or)?d|authorization)[\"']?\s*[=:]"
-    r"|^--?((api|auth|access|hf|huggingface)[-_])?(api[-_]?key|key|token|secret|passw(or)?d)$"
-    # Real tokens are longer than 16; folders are named hf_models.
-    r"|\b(hf_[A-Za-z0-9]{16}|(sk-|ghp_|github_pat_|glpat-|xox[abp]-)[\w-]{16})|\bAKIA[A-Z0-9]{16}"
-    r"|\bbearer\s+\S{8,}|://[^/\s:@]+:[^/\s@]+@",
+# What no prose looks like: real tokens are longer than 16, folders are named hf_models.
+_SECRET_SHAPE = re.compile(
+    r"\b(hf_[A-Za-z0-9]{16}|(sk-|ghp_|github_pat_|glpat-|xox[abp]-)[\w-]{16})|\bAKIA[A-Z0-9]{16}"
+    r"|\bbearer\s+\S{8,}|://[^/\s:@]+:[^/\s@]+@|[?&][\w-]*(key|token|secret|auth)[\w-]*=",
+    re.IGNORECASE,
+)
+_SECRET_ARGUMENT = re.compile(
+    r"token\s*[=:]|(api[-_]?key|secret|passw(or)?d|authorization)[\"']?\s*[=:]|api[-_]key\s+\S"
+    r"|^--?[\w-]*(key|token|secret|passw(or)?d|auth)(-file)?(=|$)",
     re.IGNORECASE,
 )
 _SECRET_VARIABLE = re.compile(
-    r"(^|_)(token|secret|passw(or)?d|credentials?|apikey|(api|access|private)_?key)(_|$)",
+    r"(^|_)(token|secret|pass(w(or)?d)?|credentials?|auth|(\w*_)?(api)?key)(_|$)|pwd$",
     re.IGNORECASE,
 )
 
@@ -57,14 +60,31 @@ def _one_line(text: str) -> str:
 
 
 def _no_secret(text: str) -> str:
-    if _SECRET.search(text):
-        raise ValueError("looks like a secret, and this text is published; remove it")
+    if _SECRET_SHAPE.search(text):
+        raise ValueError(_PUBLISHED)
     return text
 
 
-Line = Annotated[str, Field(min_length=1, max_length=300), AfterValidator(_one_line)]
+def _no_secret_argument(text: str) -> str:
+    if _SECRET_ARGUMENT.search(text):
+        raise ValueError(_PUBLISHED)
+    return text
+
+
+_PUBLISHED = "text without a secret: it is published, and this looks like one"
+
+Line = Annotated[
+    str,
+    Field(min_length=1, max_length=300),
+    AfterValidator(_one_line),
+    AfterValidator(_no_secret),
+]
 Argument = Annotated[
-    str, Field(max_length=2000), AfterValidator(_one_line), AfterValidator(_no_secret)
+    str,
+    Field(max_length=2000),
+    AfterValidator(_one_line),
+    AfterValidator(_no_secret),
+    AfterValidator(_no_secret_argument),
 ]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Mode: TypeAlias = Literal["demo", "quick", "full"]
@@ -150,6 +170,10 @@ class Lognormal(Model):
     min: Annotated[int, Field(ge=1)]
     max: Annotated[int, Field(ge=1, le=10_000_000)]
 
+    @property
+    def longest(self) -> int:
+        return self.max
+
     @model_validator(mode="after")
     def _ordered(self) -> Lognormal:
         if not self.min <= self.median < self.p90 <= self.max:
@@ -162,6 +186,10 @@ class Fixed(Model):
 
     kind: Literal["fixed"]
     tokens: Annotated[int, Field(ge=1, le=10_000_000)]
+
+    @property
+    def longest(self) -> int:
+        return self.tokens
 
 
 Lengths: TypeAlias = Annotated[Lognormal | Fixed, Field(discriminator="kind")]
@@ -188,11 +216,21 @@ METRIC_ORDER = ("ttft", "tpot", "e2e")
 
 
 class PowerSource(Model):
-    """Which instrument, what it covers, how often it is read."""
+    """Which instrument, what it covers, how often it is read.
+
+    At most once a second: energy counters that are polled faster fall short.
+    """
 
     sensor: Literal["nvml", "none"]
     scope: Literal["gpu", "module", "none"]
-    rate_hz: Annotated[float, Field(ge=0, le=20)]
+    rate_hz: Annotated[float, Field(ge=0, le=1)]
+
+    @model_validator(mode="after")
+    def _whole(self) -> PowerSource:
+        told = (self.sensor != "none", self.scope != "none", self.rate_hz > 0)
+        if len(set(told)) != 1:
+            raise ValueError("sensor, scope and rate_hz go together: none, none and 0, or all set")
+        return self
 
 
 class AccuracyGate(Model):
@@ -241,9 +279,14 @@ class Endpoint(Model):
     """Where the engine answers. Not identity: a port does not change a result."""
 
     start: Literal["launch", "attach"]
-    url: Annotated[str, Field(pattern=r"^http://[^\s/@]+(/[^\s@]*)?$", max_length=300)] | None = (
-        None
-    )
+    url: (
+        Annotated[
+            str,
+            Field(pattern=r"^http://[^\s/@]+(/[^\s@]*)?$", max_length=300),
+            AfterValidator(_no_secret),
+        ]
+        | None
+    ) = None
     api: Literal["completions", "chat"]
     model: Line
     vocabulary: Annotated[int, Field(ge=1000, le=10_000_000)]
@@ -266,14 +309,17 @@ class Protocol(Model):
     lead_in: Annotated[int, Field(ge=0, le=1_000_000)]
     scored: Annotated[int, Field(ge=10, le=1_000_000)]
     tail: Annotated[int, Field(ge=1, le=1_000_000)]
-    start_rate: Annotated[float, Field(gt=0, le=1_000_000)]
-    max_rate: Annotated[float, Field(gt=0, le=1_000_000)]
+    start_rate: Annotated[float, Field(ge=0.001, le=1_000_000)]
+    max_rate: Annotated[float, Field(ge=0.001, le=1_000_000)]
     request_timeout_s: Annotated[float, Field(gt=0, le=7200)]
 
     @model_validator(mode="after")
     def _consistent(self) -> Protocol:
         if self.start_rate > self.max_rate:
             raise ValueError("start_rate is above max_rate")
+        rows = self.lead_in + self.scored + self.tail
+        if rows > (limit := min(MAX_ROWS, MAX_RUN_ROWS // self.repeats)):
+            raise ValueError(f"lead_in, scored and tail together may be {limit:,} rows")
         if self.mode != "demo" and self.scored < MIN_SCORED:
             raise ValueError(f"mode {self.mode} needs at least {MIN_SCORED} scored requests")
         if self.mode == "quick" and self.repeats != 2:
@@ -288,6 +334,10 @@ class Protocol(Model):
         return {"full": 1.02, "quick": 1.05, "demo": 1.15}[self.mode]
 
 
+MAX_ROWS = 50_000
+"""Of one realisation. Who verifies a run draws its realisations again: 500,000 rows take 5 s."""
+
+MAX_RUN_ROWS = 500_000
 MIN_SCORED = 600
 MIN_WINDOW_S = 120
 
@@ -297,15 +347,16 @@ class Spec(Model):
     title: Line
     label: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
     role: Role | None = None
-    note: Annotated[str, Field(max_length=4000)] = ""
+    note: Annotated[str, Field(max_length=4000), AfterValidator(_no_secret)] = ""
     setup: Setup
     endpoint: Endpoint
     protocol: Protocol
 
     @model_validator(mode="after")
     def _launchable(self) -> Spec:
-        if self.endpoint.start == "launch" and not isinstance(self.setup.engine.argv, tuple):
-            raise ValueError("endpoint.start: launch needs setup.engine.argv")
+        argv = self.setup.engine.argv
+        if self.endpoint.start == "launch" and not any("{port}" in part for part in argv):
+            raise ValueError("endpoint.start: launch needs setup.engine.argv with {port} in it")
         return self
 
     @property
@@ -352,7 +403,7 @@ def validation_problems(
         missing = item["type"] == "missing"
         expected = item["msg"].removeprefix("Value error, ")
         found = _shown(item["input"])
-        if missing or item["type"] == "extra_forbidden" or "looks like a secret" in expected:
+        if missing or item["type"] == "extra_forbidden" or "secret" in expected:
             found = None
         if known := problems.get(field):
             problems[field] = Problem(

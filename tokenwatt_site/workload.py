@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from tokenwatt_site.canonical import JsonValue, digest
 from tokenwatt_site.errors import Problem, SpecError
-from tokenwatt_site.spec import Fixed, Lengths, Lognormal, Setup
+from tokenwatt_site.spec import Endpoint, Fixed, Lengths, Lognormal, Setup
 
 GENERATOR = "tokenwatt/workload/1"
 
@@ -241,9 +241,23 @@ def _interpolate(table: Sequence[int], word: int) -> int:
     return low + ((high - low) * fraction >> _FRACTION_BITS)
 
 
+SEED_RULE = "HMAC-SHA256(nonce, configuration|repeat|trial)"
+"""How a journal names `trial_key`."""
+
+
 def trial_key(nonce: str, configuration: str, repeat: int, trial: int) -> bytes:
     """Return the secret of one trial's prompts: no engine can have seen them before."""
     return hmac.digest(bytes.fromhex(nonce), f"{configuration}|{repeat}|{trial}".encode(), "sha256")
+
+
+def prompt(endpoint: Endpoint, key: bytes, row: int, tokens: int) -> str | list[int]:
+    """Return a prompt of about `tokens` tokens as the endpoint's API takes it: words or ids.
+
+    Words are tokens of the message alone; a chat template adds its own.
+    """
+    if endpoint.api == "chat":
+        return prompt_words(key, row, tokens)
+    return prompt_ids(key, row, tokens, endpoint.vocabulary)
 
 
 def prompt_ids(key: bytes, row: int, count: int, vocabulary: int) -> list[int]:

@@ -66,6 +66,20 @@ def test_an_existing_run_file_is_never_overwritten(here, lab):  # noqa: F811
     assert lab.trials == 0
 
 
+def test_a_run_file_that_appeared_in_the_meantime_is_not_overwritten(here, lab):  # noqa: F811
+    out = here / "one.json"
+    lab.before_trial = lambda _: out.write_text("of another", encoding="utf-8")
+    with pytest.raises(EnvironmentProblem, match=r"File exists.*measure --resume"):
+        measured(small_spec(), out=out)
+    assert out.read_text(encoding="utf-8") == "of another"
+    assert not list(here.glob(".*partial"))
+
+
+def test_an_out_that_the_site_would_not_find_is_refused(here, lab):  # noqa: F811
+    with pytest.raises(UsageError, match=r"a name in \.json"):
+        measured(small_spec(), out=here / "results")
+
+
 def test_a_place_that_cannot_be_written_is_said_before_measuring(here, lab):  # noqa: F811
     (here / "runs").write_text("a file where a folder should be", encoding="utf-8")
     with pytest.raises(EnvironmentProblem, match="is not writable"):
@@ -114,6 +128,20 @@ def test_a_resumed_measurement_has_the_spec_it_was_begun_with(here, lab):  # noq
     folder = command.new_folder(spec)
     command.measure_and_sign(spec, folder, Events(lambda _: None, lambda _: None))
     assert command.resumed_spec(folder) == spec
+
+
+@pytest.mark.parametrize("line", ["{}", "[]", '{"data": 3}', "3"])
+def test_a_journal_without_a_spec_cannot_be_resumed(here, line):
+    (here / "journal.jsonl").write_text(line + "\n", encoding="utf-8")
+    with pytest.raises(UsageError, match="does not begin with a spec"):
+        command.resumed_spec(here)
+
+
+def test_a_wrong_workload_hash_is_named_with_its_file(here):
+    workload = {"name": "demo-mix-v1", "version": 1, "hash": "0" * 64}
+    path = write_spec(here / "a.spec.yaml", setup__workload=workload)
+    with pytest.raises(SpecError, match=r"a\.spec\.yaml: setup\.workload\.hash"):
+        command.read_spec(path)
 
 
 def test_a_folder_without_a_measurement_cannot_be_resumed(here):

@@ -7,7 +7,7 @@ import pytest
 from tests.pages.conftest import SHIPPED
 from tests.support.runs import RunBuilder, small_spec
 from tokenwatt_site.commands.report import report
-from tokenwatt_site.errors import EnvironmentProblem, InputError, UsageError, VerificationError
+from tokenwatt_site.errors import EnvironmentProblem, UsageError, VerificationError
 
 
 def test_the_page_lies_beside_the_run_by_default(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_a_quoted_record_has_a_page_too(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"none\.json"):
+    with pytest.raises(VerificationError, match=r"none\.json"):
         report([tmp_path / "none.json"], None, None)
 
 

@@ -5,12 +5,21 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, TypeAlias
 
 Answer = tuple[int, dict[str, str], bytes]
+
+Raw: TypeAlias = Callable[[threading.Event], Iterator[bytes]]
+"""A whole answer as bytes, head and all, in pieces; the event is set when the test is over."""
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+_FIRST_TOKEN = b'data: {"choices":[{"text":"a"}]}\n\n'
+_ONE_CHUNK = (
+    HEAD + b"Transfer-Encoding: chunked\r\n\r\n%x\r\n" % len(_FIRST_TOKEN) + _FIRST_TOKEN + b"\r\n"
+)
 
 
 def honest(body: dict[str, Any], *, overhead: int = 0, cached: int | None = 0) -> dict[str, Any]:
@@ -29,15 +38,50 @@ def honest(body: dict[str, Any], *, overhead: int = 0, cached: int | None = 0) -
     return usage
 
 
+def dropped(_: threading.Event) -> Iterator[bytes]:
+    """An answer that breaks off after its first token."""
+    yield _ONE_CHUNK
+
+
+def hanging(over: threading.Event) -> Iterator[bytes]:
+    """An answer that stops after its first token and holds the connection."""
+    yield _ONE_CHUNK
+    over.wait(60)
+
+
+def trickling(head: bytes) -> Raw:
+    """An answer of one byte at a time after `head`, without an end."""
+
+    def pieces(over: threading.Event) -> Iterator[bytes]:
+        yield head
+        while not over.wait(0.01):
+            yield b" "
+
+    return pieces
+
+
+def endless(over: threading.Event) -> Iterator[bytes]:
+    """An answer that is sent as fast as it is read, without an end."""
+    yield HEAD + b"\r\n"
+    while not over.is_set():
+        yield b" " * 65536
+
+
 @dataclass
 class StubEngine:
-    """What the engine says. `usage` makes the usage of a request; None: it says none."""
+    """What the engine says. `usage` makes the usage of a request; None: it says none.
+
+    `raw` holds answers by the path of a GET or the number of a POST, from 1; they go before all
+    others. `at_once`: all tokens come in one event.
+    """
 
     get: dict[str, Answer] = field(default_factory=dict)
     usage: Callable[[dict[str, Any]], dict[str, Any] | None] = honest
     models: tuple[str, ...] = ("toy",)
     status: int = 200
     error_event: dict[str, Any] | None = None
+    at_once: bool = False
+    raw: dict[str | int, Raw] = field(default_factory=dict)
     bodies: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -45,15 +89,27 @@ def as_json(value: Any, **headers: str) -> Answer:
     return 200, headers, json.dumps(value).encode()
 
 
+def _events(engine: StubEngine, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for _ in range(1 if engine.at_once else body["max_tokens"]):
+        yield {"choices": [{"text": "a\u2028b"}]}
+    if engine.error_event is not None:
+        yield engine.error_event
+    yield {"choices": [{"text": ""}], "usage": engine.usage(body)}
+
+
 @contextmanager
 def serving(engine: StubEngine) -> Iterator[str]:
     """Serve on the loopback; gives the base URL."""
+    over = threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
         def version_string(self) -> str:
             return "stub"
 
         def do_GET(self) -> None:
+            if raw := engine.raw.get(self.path):
+                self._send_raw(raw)
+                return
             status, headers, body = engine.get.get(self.path, (404, {}, b"{}"))
             self.send_response_only(status)
             for name, value in headers.items():
@@ -65,6 +121,9 @@ def serving(engine: StubEngine) -> Iterator[str]:
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             engine.bodies.append(body)
+            if raw := engine.raw.get(len(engine.bodies)):
+                self._send_raw(raw)
+                return
             known = not engine.models or body["model"] in engine.models
             self.send_response_only(engine.status if known else 404)
             self.send_header("Content-Type", "text/event-stream")
@@ -72,13 +131,14 @@ def serving(engine: StubEngine) -> Iterator[str]:
             if not known or engine.status != 200:
                 self.wfile.write(b'{"error": {"message": "no such thing"}}')
                 return
-            events: list[dict[str, Any]] = [{"choices": [{"text": "a\u2028b"}]}]
-            if engine.error_event is not None:
-                events.append(engine.error_event)
-            events.append({"choices": [{"text": ""}], "usage": engine.usage(body)})
-            for event in events:
+            for event in _events(engine, body):
                 self.wfile.write(f"data: {json.dumps(event, ensure_ascii=False)}\n\n".encode())
             self.wfile.write(b"data: [DONE]\n\n")
+
+        def _send_raw(self, raw: Raw) -> None:
+            with suppress(ConnectionError):
+                for piece in raw(over):
+                    self.wfile.write(piece)
 
         def log_message(self, *_: Any) -> None:
             return
@@ -89,6 +149,7 @@ def serving(engine: StubEngine) -> Iterator[str]:
     try:
         yield f"http://127.0.0.1:{server.server_address[1]}"
     finally:
+        over.set()
         server.shutdown()
         thread.join()
         server.server_close()

@@ -1,19 +1,25 @@
 from __future__ import annotations
 
-import ast
 import json
-from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tokenwatt_site
-from tests.measure.stub_engine import Answer, StubEngine, as_json, serving
-from tokenwatt_site.errors import EngineError
-from tokenwatt_site.measure import endpoint
+from tests.measure.stub_engine import (
+    HEAD,
+    Answer,
+    Raw,
+    StubEngine,
+    as_json,
+    endless,
+    hanging,
+    serving,
+    trickling,
+)
+from tokenwatt_site.errors import EngineError, UsageError
+from tokenwatt_site.measure import control, endpoint
 from tokenwatt_site.measure.endpoint import EngineFacts, _llama_build, answers, read_back
 from tokenwatt_site.measure.endpoint import request_body as body_of
 from tokenwatt_site.measure.engine import free_port
@@ -37,6 +43,7 @@ SGLANG = {
     "/v1/models": as_json({"data": [{"id": "m", "owned_by": "sglang", "max_model_len": 4096}]}),
     "/get_server_info": as_json({"version": "0.6.1", "model_path": "m"}),
 }
+PLAIN = {"/v1/models": as_json({"data": [{"id": "m"}]})}
 
 
 def test_a_completion_is_asked_for_by_ids_and_with_a_fixed_length() -> None:
@@ -70,10 +77,10 @@ def test_a_chat_is_one_message_of_the_user() -> None:
             EngineFacts("vLLM", "0.32.0", None, ("m",), 8192, None, "2026-12-01T17:31:40.000000Z"),
         ),
         (SGLANG, EngineFacts("SGLang", "0.6.1", None, ("m",), 4096, None, None)),
-        ({}, EngineFacts(None, None, None, (), None, None, None)),
+        (PLAIN, EngineFacts(None, None, None, ("m",), None, None, None)),
         (
-            {"/version": as_json({"version": "1.2"})},
-            EngineFacts(None, "1.2", None, (), None, None, None),
+            PLAIN | {"/version": as_json({"version": "1.2"})},
+            EngineFacts(None, "1.2", None, ("m",), None, None, None),
         ),
     ],
 )
@@ -128,25 +135,112 @@ def test_a_llama_build_that_does_not_know_itself_is_not_observed(
     )
 )
 def test_whatever_a_model_list_holds_reading_it_does_not_fail(value: object) -> None:
-    content = json.dumps(value).encode()
-    transport = httpx2.MockTransport(lambda _: httpx2.Response(200, content=content))
+    answer = control.Answer(200, "application/json", "", json.dumps(value).encode())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(endpoint, "_client", lambda: httpx2.Client(transport=transport))
-        facts = read_back("http://engine")
+        patch.setattr(endpoint, "request", lambda *_, **__: answer)
+        try:
+            facts = read_back("http://engine")
+        except EngineError as error:
+            assert "lists no model" in str(error)
+            return
 
-    assert all(isinstance(name, str) for name in facts.models)
+    assert facts.models
+    assert all(isinstance(name, str) and name for name in facts.models)
     assert facts.context_tokens is None or facts.context_tokens > 0
 
 
-@pytest.mark.parametrize("raw", [b"", b"{", b"[]", b"\xff", b"[" * 100_000, b"null"])
-def test_an_answer_that_is_no_object_says_nothing(raw: bytes) -> None:
-    with serving(StubEngine(get={"/v1/models": (200, {}, raw)})) as url:
-        assert read_back(url).models == ()
+HTML = {"Content-Type": "text/html"}
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.mark.parametrize(
+    ("models", "told"),
+    [
+        ((200, HTML, b"<html>"), "HTTP 200, text/html"),
+        ((302, HTML | {"Location": "/login"}, b""), "HTTP 302, text/html"),
+        ((404, {}, b""), "HTTP 404, no content type"),
+        ((401, JSON, b'{"error": "no key"}'), "HTTP 401, application/json"),
+        ((403, JSON, b"{}"), "HTTP 403, application/json"),
+        *(
+            ((200, JSON, raw), "HTTP 200, application/json")
+            for raw in (
+                b"",
+                b"{",
+                b"[]",
+                b"\xff",
+                b"[" * 100_000,
+                b'{"data":' * 100_000,
+                b"null",
+                b'{"data": []}',
+                b'{"data": [{"id": ""}]}',
+                b'{"data": [{"id": "\\u0000"}]}',
+            )
+        ),
+    ],
+)
+def test_b1_what_lists_no_model_is_no_engine_and_what_it_said_is_told(
+    models: Answer, told: str
+) -> None:
+    with (
+        serving(StubEngine(get={"/v1/models": models})) as url,
+        pytest.raises(EngineError) as caught,
+    ):
+        read_back(url)
+
+    (problem,) = caught.value.problems
+    assert (problem.field, problem.found) == ("endpoint.url", f"{told} from {url}/v1/models")
+    assert problem.remedy is not None
+    assert ("uthorisation is not supported yet" in problem.remedy) == (models[0] in {401, 403})
+    assert ("base of an engine, without /v1" in problem.remedy) == (models[0] not in {401, 403})
+
+
+def test_b1_a_base_with_v1_at_its_end_is_told_to_leave_it_out() -> None:
+    with serving(StubEngine(get=VLLM)) as url, pytest.raises(EngineError) as caught:
+        read_back(f"{url}/v1")
+
+    assert caught.value.problems[0].remedy == f"Give the base without /v1: {url}"
+
+
+@pytest.mark.parametrize("url", ["http://engine:99999", "http://me:secret@engine"])
+def test_d6_an_address_that_cannot_be_asked_is_refused_before_asking(url: str) -> None:
+    with pytest.raises(UsageError):
+        read_back(url)
+
+
+@pytest.mark.parametrize("path", ["/v1/models", "/version", "/metrics"])
+@pytest.mark.parametrize(
+    ("raw", "what"),
+    [
+        (hanging, "did not end within"),
+        (trickling(HEAD + b"\r\n"), "did not end within"),
+        (endless, "is larger than 4 MiB"),
+    ],
+    ids=["hanging", "trickling", "endless"],
+)
+def test_b2_no_answer_holds_the_reading_back_for_long(
+    monkeypatch: pytest.MonkeyPatch, path: str, raw: Raw, what: str
+) -> None:
+    if raw is not endless:
+        monkeypatch.setattr(endpoint, "_DEADLINE_S", 0.5)
+    with (
+        serving(StubEngine(get=VLLM, raw={path: raw})) as url,
+        pytest.raises(EngineError, match=f"{what}.*{path}"),
+    ):
+        read_back(url)
+
+
+@pytest.mark.parametrize("raw", [hanging, trickling(HEAD), endless])
+def test_b2_an_engine_whose_health_does_not_end_is_not_ready(
+    monkeypatch: pytest.MonkeyPatch, raw: Raw
+) -> None:
+    monkeypatch.setattr(endpoint, "_DEADLINE_S", 0.5)
+    with serving(StubEngine(raw={"/health": raw})) as url:
+        assert not answers(url)
 
 
 @pytest.mark.parametrize("text", ["-1", "1e400", "99999999999999999", "...", "1"])
 def test_an_odd_start_time_is_not_a_failure(text: str) -> None:
-    get: dict[str, Answer] = {
+    get: dict[str, Answer] = PLAIN | {
         "/metrics": (200, {}, f"process_start_time_seconds {text}\n".encode())
     }
     with serving(StubEngine(get=get)) as url:
@@ -173,20 +267,3 @@ def test_nobody_there_is_not_ready_and_cannot_be_read_back() -> None:
     assert not answers(url)
     with pytest.raises(EngineError, match="no engine answers"):
         read_back(url)
-
-
-def test_a_proxy_of_the_environment_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{free_port()}")
-    with serving(StubEngine(get=VLLM)) as url:
-        assert read_back(url).name == "vLLM"
-
-
-def test_no_other_module_uses_the_http_library() -> None:
-    users = set()
-    for path in Path(tokenwatt_site.__file__).parent.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
-            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            users |= {path.name for name in names if name.split(".")[0] == "httpx2"}
-
-    assert users == {"endpoint.py"}

@@ -1,10 +1,11 @@
 """The protocol on an engine that is a formula: what is kept, resumed, refused."""
 
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 
-from tests.support.runs import ToyEngine, small_spec
+from tests.support.runs import ToyEngine, small_spec, spec_in_mode
 from tokenwatt_site import journal as journal_module
 from tokenwatt_site.claims import derive
 from tokenwatt_site.errors import (
@@ -13,14 +14,13 @@ from tokenwatt_site.errors import (
     Interrupted,
     InvalidMeasurement,
 )
-from tokenwatt_site.evidence import Board
+from tokenwatt_site.evidence import Board, Status
 from tokenwatt_site.measure import session, workfolder
 from tokenwatt_site.measure.client import Offered
 from tokenwatt_site.measure.endpoint import EngineFacts
 from tokenwatt_site.measure.power import ScriptedMeter
 from tokenwatt_site.measure.preflight import Preflight
 from tokenwatt_site.measure.session import Events, measure
-from tokenwatt_site.measure.trial import TrialResult
 
 LAUNCH = {"endpoint__start": "launch"}
 ATTACH = {"endpoint__start": "attach", "endpoint__url": "http://127.0.0.1:9"}
@@ -51,6 +51,9 @@ class Lab:
         self.said = []
         self.before_trial = lambda _: None
         self.late_ns = 0
+        self.prompt_tokens = None
+        self.free_ns = 0
+        self.status = Status.OK
 
     @contextmanager
     def engine(self, *_args, **_options):
@@ -61,19 +64,20 @@ class Lab:
         self.trials += 1
         self.before_trial(self.trials)
         records = [
-            record
-            if not self.late_ns
-            else record.__class__(
-                **{
-                    **{name: getattr(record, name) for name in record.__slots__},
-                    "sent_ns": record.due_ns + self.late_ns,
-                }
+            replace(
+                record,
+                sent_ns=record.sent_ns + self.late_ns,
+                prompt_tokens=self.prompt_tokens or record.prompt_tokens,
+                status=self.status,
             )
             for record in ToyEngine().serve(realisation, rate_urps, repeat=repeat, trial=trial)
         ]
-        epoch = session.time.monotonic_ns()
-        offered = Offered(tuple(records), epoch, "kernel", (), 0, 1)
-        return TrialResult(offered, stopped_early=False, tail_ran_out=False, engine_ended=self.dead)
+        # The trials take no time here; in the evidence they follow each other.
+        epoch = max(session.time.monotonic_ns(), self.free_ns)
+        self.free_ns = epoch + max(record.end_ns for record in records)
+        failed = sum(record.status is not Status.OK for record in records)
+        errors = (f"{failed} x HTTP 500",) if failed else ()
+        return Offered(tuple(records), epoch, "kernel", errors, 0, 1)
 
 
 @pytest.fixture
@@ -138,7 +142,7 @@ def interrupt(at):
 
 def test_c1_an_interrupted_session_is_kept_and_resumed_on_a_new_launch(lab, tmp_path):
     lab.before_trial = interrupt(3)
-    with pytest.raises(Interrupted, match="measure --resume"):
+    with pytest.raises(Interrupted):
         run(lab, small_spec(), tmp_path / "work")
     lab.before_trial = lambda _: None
     measured = run(lab, small_spec(), tmp_path / "work")
@@ -191,9 +195,37 @@ def test_an_engine_that_dies_in_a_trial_stops_the_session_and_loses_nothing(lab,
 
 def test_c8_a_rate_that_is_invalid_three_times_ends_the_session(lab, tmp_path):
     lab.late_ns = 50_000_000
+    spec = spec_in_mode("quick", protocol__start_rate=1.0)
     with pytest.raises(InvalidMeasurement, match="INVALID 3 times at 1 requests/s: p99 dispatch"):
-        run(lab, small_spec(), tmp_path / "work")
+        run(lab, spec, tmp_path / "work")
     assert lab.trials == 3
+
+
+def test_a_fault_that_another_try_cannot_mend_ends_the_session_at_once(lab, tmp_path):
+    lab.prompt_tokens = 7
+    with pytest.raises(InvalidMeasurement, match=r"INVALID 1 times .* another length"):
+        run(lab, spec_in_mode("quick"), tmp_path / "work")
+    assert lab.trials == 1
+
+
+def test_demo_mode_publishes_what_it_has_when_the_machine_is_too_busy(lab, tmp_path):
+    def busy(number):
+        lab.late_ns = 50_000_000 if number > 1 else 0
+
+    lab.before_trial = busy
+    measured = run(lab, small_spec(), tmp_path / "work")
+    claims = derive(measured.spec, measured.evidence)
+    assert [t.verdict for t in claims.trials] == ["PASS", "INVALID", "INVALID", "INVALID"]
+    assert claims.metric("goodput").value is None
+    assert claims.metric("highest_pass_rate").value == 1
+
+
+def test_quick_mode_never_offers_a_rate_whose_window_would_be_too_short(lab, tmp_path):
+    spec = spec_in_mode("quick", protocol__max_rate=1000.0)
+    measured = run(lab, spec, tmp_path / "work")
+    claims = derive(spec, measured.evidence)
+    assert {t.verdict for t in claims.trials} <= {"PASS", "FAIL"}
+    assert all(r.window_s is None or r.window_s >= 120 for r in claims.repeats)
 
 
 def test_a_moment_of_other_load_costs_one_trial_and_no_more(lab, tmp_path):
@@ -223,7 +255,6 @@ def test_power_is_sampled_around_the_trials_on_the_clock_of_the_requests(
     assert measured.conditions.board_uuids == ("GPU-1",)
     epochs = [n.data["epoch_ns"] for n in measured.evidence.journal if n.event == "trial_end"]
     assert power.samples[0].at_ns <= min(epochs)
-    assert max(epochs) <= power.samples[-1].at_ns
 
 
 def test_a_full_disk_is_said_before_anything_is_measured(lab, tmp_path, monkeypatch):
@@ -252,3 +283,31 @@ def test_a_disk_that_fills_up_in_the_middle_keeps_what_was_there(lab, tmp_path, 
     lines = journal_module.parse((tmp_path / "work/journal.jsonl").read_bytes(), "journal")
     assert [line.event for line in lines][-1] == "trial_start"
     assert written[0].exists()
+
+
+def test_two_sessions_do_not_write_into_the_same_folder(lab, tmp_path):
+    with (
+        workfolder.WorkFolder(tmp_path / "work", lambda: "now"),
+        pytest.raises(EnvironmentProblem, match="in use by another measurement"),
+    ):
+        run(lab, small_spec(), tmp_path / "work")
+    assert lab.trials == 0
+
+
+def test_c3_an_engine_that_answers_nothing_in_full_ends_the_session(lab, tmp_path):
+    lab.status = Status.HTTP_ERROR
+    with pytest.raises(EngineError, match=r"no request of 2 trials .* 85 http error"):
+        run(lab, small_spec(), tmp_path / "work")
+    assert lab.trials == 2
+
+
+def test_c4_failures_stand_in_the_reason_and_in_the_claim(lab, tmp_path):
+    def flaky(number):
+        lab.status = Status.HTTP_ERROR if number == 2 else Status.OK
+
+    lab.before_trial = flaky
+    measured = run(lab, small_spec(), tmp_path / "work")
+    trial = derive(measured.spec, measured.evidence).trials[1]
+    assert trial.failures == {"http_error": 85}
+    assert "85 http error" in trial.reason
+    assert "  85 x HTTP 500" in lab.said

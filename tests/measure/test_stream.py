@@ -461,3 +461,8 @@ def test_a_recorded_error_in_a_stream_is_no_success(test_data: Path) -> None:
     text = (test_data / "streams/cassettes/groq_error_mid_stream.yaml").read_text()
     body = "\n\n".join(line.strip() for line in text.splitlines() if "data: {" in line)
     assert "Tool call validation failed" in str(parse(body.encode()).error)
+
+
+def test_a_whole_answer_in_one_event_leaves_no_time_between_tokens() -> None:
+    summary = parse(*sse(text("all of it", "length"), total(12), "[DONE]"))
+    assert times(summary) == (1, 1, 12, 1)

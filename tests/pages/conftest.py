@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.runs import RunBuilder, a_key, keyring_of, small_spec, spec_in_mode
+from tests.support.runs import (
+    RunBuilder,
+    ToyEngine,
+    a_key,
+    keyring_of,
+    small_spec,
+    spec_in_mode,
+)
 from tokenwatt_site.configuration import Configuration, group
-from tokenwatt_site.evidence import Board, PowerLog, PowerSample
+from tokenwatt_site.evidence import Board, PowerLog, PowerSample, RequestRecord, Status
 from tokenwatt_site.run import ClaimsOnlyRecord
 from tokenwatt_site.trust.keyring import Keyring
 from tokenwatt_site.trust.verify import load_claims_only, verify_run
+from tokenwatt_site.workload import Realisation
 
 Make = Callable[..., Configuration]
 
@@ -60,6 +69,40 @@ def full(make: Make) -> Configuration:
 def boards(make: Make) -> Configuration:
     """Four boards whose power was read once a second around the trial at the highest rate."""
     return make(spec=board_spec(), power=a_power_log())
+
+
+@dataclass(frozen=True)
+class FaultyEngine(ToyEngine):
+    """Answers two requests of every trial badly; the SLO of `small_spec` allows two misses."""
+
+    http_error: int = 7
+    disconnected: int = 9
+
+    def serve(
+        self, realisation: Realisation, rate_urps: int, *, repeat: int, trial: int
+    ) -> Iterator[RequestRecord]:
+        bad = {self.http_error: Status.HTTP_ERROR, self.disconnected: Status.DISCONNECTED}
+        for record in super().serve(realisation, rate_urps, repeat=repeat, trial=trial):
+            if record.row not in bad:
+                yield record
+                continue
+            yield replace(
+                record,
+                status=bad[record.row],
+                first_ns=None,
+                last_ns=None,
+                end_ns=record.due_ns + 10**6,
+                prompt_tokens=None,
+                cached_tokens=None,
+                output_tokens=None,
+                first_tokens=None,
+                events=0,
+            )
+
+
+@pytest.fixture(scope="session")
+def faulty(make: Make) -> Configuration:
+    return make(engine=FaultyEngine())
 
 
 @pytest.fixture(scope="session")

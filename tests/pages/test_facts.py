@@ -33,5 +33,5 @@ def test_every_fact_says_what_it_does_not_show(full: Configuration) -> None:
     assert all(f.does and f.does_not for f in facts.facts(full, ()))
 
 
-def test_numbers_are_counted_and_truth_values_are_not() -> None:
-    assert facts.count_numbers({"a": [1, 2.5, True, None, "3"], "b": {"c": 4}}) == 3
+def test_the_page_counts_the_same_numbers_as_verify_prints(demo: Configuration) -> None:
+    assert labels(demo)["recomputed"] == f"Recomputed, {demo.claims.numbers:,} numbers"

@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.pages.conftest import Make, a_power_log
+from tests.pages.conftest import FaultyEngine, Make, a_power_log
+from tests.pages.test_chart import rows_of
+from tests.support.runs import spec_in_mode
 from tokenwatt_site.configuration import Configuration
 from tokenwatt_site.evidence import PowerLog
 from tokenwatt_site.pages import figures
@@ -122,3 +124,62 @@ def test_a_trial_that_was_stopped_early_is_counted_and_not_drawn_as_zero(make: M
     )
     assert attainment.table is not None
     assert attainment.table[1][-1][-1] == "not known: stopped early"
+
+
+def cells(figure: figures.Figure, name: str) -> list[str]:
+    assert figure.table is not None
+    head, rows = figure.table
+    return [row[head.index(name)] for row in rows]
+
+
+def test_a8_failed_requests_stand_in_the_table_of_trials(
+    faulty: Configuration, demo: Configuration
+) -> None:
+    found = cells(figures.detail_figures(faulty)[0], "Failed requests")
+    assert set(found) == {"1 HTTP error, 1 disconnected"}
+    assert set(cells(figures.detail_figures(demo)[0], "Failed requests")) == {"none"}
+
+
+def test_a8_failed_requests_are_told_under_the_chart_where_a_trial_counts(
+    faulty: Configuration, demo: Configuration
+) -> None:
+    n = len(faulty.claims.trials)
+    note = figures.detail_figures(faulty)[0].note
+    assert f"Requests failed in {n} of {n} trials: {n} HTTP errors, {n} disconnected." in note
+    assert "failed" not in figures.detail_figures(demo)[0].note
+
+
+def test_a8_failures_of_a_trial_that_does_not_count_are_in_the_table_alone(make: Make) -> None:
+    demo = make()
+    *others, last = demo.claims.trials
+    invalid = last.model_copy(update={"verdict": "INVALID", "failures": {"not_sent": 3}})
+    claims = demo.claims.model_copy(update={"trials": (*others, invalid)})
+    attainment = figures.detail_figures(replace_claims(demo, claims))[0]
+    assert cells(attainment, "Failed requests")[-1] == "3 not sent"
+    assert "failed" not in attainment.note
+
+
+def test_a_curve_ends_where_requests_that_failed_begin(
+    faulty: Configuration, demo: Configuration
+) -> None:
+    ttft = next(f for f in figures.detail_figures(faulty) if f.id == "chart-ttft")
+    assert "2 of 20 requests did not end well and stand above the top of this curve." in ttft.note
+    assert ttft.chart is not None
+    assert "It ends at 90% of requests." in ttft.chart.description
+    curve = [
+        r["y"] for r in rows_of(ttft.chart.specs[0]) if set(r) == {"x", "y"} and "text" not in r
+    ]
+    assert max(curve) == 90
+    assert ttft.table is not None
+    assert ttft.table[1][-1] == ("p100", "did not end well")
+    whole = next(f for f in figures.detail_figures(demo) if f.id == "chart-ttft")
+    assert "did not end well" not in whole.note
+    assert whole.chart is not None
+    assert "It ends" not in whole.chart.description
+
+
+def test_failed_requests_of_several_repeats_are_counted_together(make: Make) -> None:
+    engine = FaultyEngine(http_error=100, disconnected=200)  # behind the lead-in of 80
+    full = make(engine=engine, spec=spec_in_mode("full"))
+    ttft = next(f for f in figures.detail_figures(full) if f.id == "chart-ttft")
+    assert "6 of 1,800 requests did not end well" in ttft.note

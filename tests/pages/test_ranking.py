@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.pages.conftest import Make
 from tests.pages.test_report import Parsed
 from tokenwatt_site.configuration import Configuration
 from tokenwatt_site.leaderboard import rank
@@ -52,6 +53,12 @@ def test_h3_cells_sort_by_the_number_and_not_by_its_words(measured: Configuratio
 
 def test_h13_two_questions_are_two_tables(demo: Configuration, boards: Configuration) -> None:
     assert render(demo, boards).count('<table class="tw-table tw-lb') == 2
+
+
+def test_without_goodput_the_launches_are_counted_all_the_same(make: Make) -> None:
+    html = render(make(rates_urps=(500_000,)))
+    assert "n = 1: none" in html
+    assert "n = 0" not in html
 
 
 def test_quoted_records_stand_apart_and_are_never_ranked(

@@ -7,6 +7,8 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
+import pytest
+
 from tests.pages.conftest import Make, board_spec
 from tests.support.runs import RunBuilder, a_key, small_spec
 from tokenwatt_site.canonical import load_yaml
@@ -116,7 +118,7 @@ def test_f5_f6_f7_hostile_text_is_shown_as_text(make: Make) -> None:
             title=HOSTILE,
             note=HOSTILE,
             setup__host_kind=HOSTILE,
-            setup__engine__argv=["--flag", HOSTILE],
+            setup__engine__argv=["--port={port}", HOSTILE],
             setup__model__name=HOSTILE,
         )
     )
@@ -222,17 +224,51 @@ def test_without_goodput_the_summary_says_why(make: Make) -> None:
     assert "no goodput" in report.citation(never)
 
 
+def test_without_goodput_the_highest_passing_rate_leads_the_summary(make: Make) -> None:
+    held = " ".join(part for part, _ in report.summary_parts(make(rates_urps=(500_000,))))
+    assert (
+        "toy 1.0 held 0.50 requests/s as its highest passing rate and has no goodput to report"
+        " (no trial broke the SLO" in held
+    )
+    never = " ".join(part for part, _ in report.summary_parts(make(rates_urps=(64_000_000,))))
+    assert "toy 1.0 has no goodput to report (no trial met the SLO" in never
+    assert "highest passing rate" not in never
+
+
+def test_the_citation_of_a_run_without_goodput_counts_its_launches(make: Make) -> None:
+    words = report.citation(make(rates_urps=(500_000,)))
+    assert "no goodput, simulated, demo mode, n = 1." in words
+
+
+def test_without_goodput_the_history_says_what_held_and_why_there_is_no_more(make: Make) -> None:
+    html = report.render(make(rates_urps=(500_000,)), NO_LINKS).html
+    history = Parsed(html[html.index('id="history"') :]).text
+    assert "not measured: no trial broke the SLO, up to 0.5 requests/s" in history
+    assert "0.50 requests/s held" in history
+
+
 def test_an_interrupted_run_says_so(make: Make) -> None:
-    assert "Interrupted." in parsed(make(status="interrupted")).text
+    html = report.render(make(status="interrupted"), NO_LINKS).html
+    assert "Interrupted." in Parsed(html).text
+    assert "demo, interrupted" in Parsed(html[html.index('id="history"') :]).text
 
 
-def test_the_cost_is_the_time_the_run_took(boards: Configuration) -> None:
+@pytest.mark.parametrize(
+    ("ended", "words"),
+    [
+        ("2026-01-01T01:00:00Z", "This run took 60 minutes, 240 board-minutes."),
+        ("2026-01-01T00:02:00Z", "This run took 2.0 minutes, 8 board-minutes."),
+        ("2026-01-01T00:01:59Z", "This run took 119 seconds, 476 board-seconds."),
+        ("2026-01-01T00:00:01.250Z", "This run took 1.2 seconds, 5 board-seconds."),
+    ],
+)
+def test_the_cost_is_the_time_the_run_took(boards: Configuration, ended: str, words: str) -> None:
     run = boards.headline.run
-    times = {"started": "2026-01-01T00:00:00Z", "ended": "2026-01-01T01:00:00Z"}
+    times = {"started": "2026-01-01T00:00:00Z", "ended": ended}
     conditions = run.conditions.model_copy(update=times)
     headline = copy(boards.headline)
     object.__setattr__(headline, "run", run.model_copy(update={"conditions": conditions}))
-    assert report.cost(headline) == "This run took 60 minutes, 240 board-minutes."
+    assert report.cost(headline) == words
 
 
 def test_a_full_run_that_may_not_rank_says_why(full: Configuration) -> None:

@@ -46,7 +46,7 @@ CHANGED = {
     "slo": [{"metric": "e2e", "quantile": 0.5, "limit_ms": 900.0}],
     "power.sensor": "none",
     "power.scope": "module",
-    "power.rate_hz": 2.0,
+    "power.rate_hz": 0.5,
     "accuracy_gate.task": "other-task",
     "accuracy_gate.shots": 9,
     "accuracy_gate.questions": 123,
@@ -71,6 +71,8 @@ def changed(path: str) -> Setup:
     for key in parents:
         place = place[key]
     place[last] = CHANGED[path]
+    if path == "power.sensor":
+        place |= {"scope": "none", "rate_hz": 0}
     return Setup.model_validate_json(json.dumps(value))
 
 

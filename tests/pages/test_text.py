@@ -3,7 +3,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from tokenwatt_site.evidence import Status
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.pages import text
 from tokenwatt_site.run import MetricClaim
@@ -75,3 +78,45 @@ def test_boards_are_counted_and_a_cpu_is_not() -> None:
 
 def test_lengths_are_written_with_their_clip() -> None:
     assert text.lengths(Fixed(kind="fixed", tokens=1024)) == "1,024 for every request"
+
+
+@pytest.mark.parametrize(
+    ("counts", "words"),
+    [
+        ({}, "none"),
+        ({"http_error": 8, "disconnected": 2}, "8 HTTP errors, 2 disconnected"),
+        ({"http_error": 1, "short_output": 1}, "1 HTTP error, 1 short output"),
+        ({"http_error": 1200}, "1,200 HTTP errors"),
+    ],
+)
+def test_a8_failures_are_counted_in_words(counts: dict[str, int], words: str) -> None:
+    assert text.failures(counts) == words
+
+
+def test_a8_every_way_to_fail_has_its_words() -> None:
+    ways = {s.name.lower(): 2 for s in Status if s not in {Status.OK, Status.CENSORED}}
+    assert "_" not in text.failures(ways)
+    assert text.failures(ways).count("2 ") == len(ways)
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("a b.json", "a b.json"),
+        ("Größe 東.json", "Größe 東.json"),
+        ("\x1b[31m.json", r"\x1b[31m.json"),
+        ("a\nb.json", r"a\nb.json"),
+        ("a\u202eb.json", r"a\u202eb.json"),
+        ("a\udcffb.json", r"a\udcffb.json"),
+    ],
+)
+def test_what_is_not_printable_is_shown_escaped(name: str, shown: str) -> None:
+    assert text.printable(name) == shown
+
+
+@given(st.text(st.characters()))
+def test_escaped_text_is_printable_and_can_be_written(name: str) -> None:
+    shown = text.printable(name)
+    assert shown.isprintable()
+    assert shown.encode().decode() == shown
+    assert text.printable(shown) == shown

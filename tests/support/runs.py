@@ -25,11 +25,11 @@ from tokenwatt_site.evidence import (
 )
 from tokenwatt_site.goodput import decide, judge
 from tokenwatt_site.journal import Event, Journal
-from tokenwatt_site.run import Conditions, Run, signed_bytes
+from tokenwatt_site.run import SIMULATED_ENGINE, Conditions, Run, signed_bytes
 from tokenwatt_site.spec import Spec, parse_spec
 from tokenwatt_site.trust.keyring import Keyring
 from tokenwatt_site.trust.signature import key_id, sign
-from tokenwatt_site.workload import NAMED, Realisation, workload_of
+from tokenwatt_site.workload import NAMED, SEED_RULE, Realisation, workload_of
 
 _WORKLOAD = NAMED["demo-mix-v1"]
 
@@ -97,7 +97,7 @@ SMALL_SPEC: dict[str, Any] = {
         "repeats": 1,
         "lead_in": 5,
         "scored": 20,
-        "tail": 5,
+        "tail": 60,
         "start_rate": 1.0,
         "max_rate": 64.0,
         "request_timeout_s": 30.0,
@@ -124,8 +124,8 @@ def small_spec(**changes: Any) -> Spec:
 
 MODES: dict[str, dict[str, Any]] = {
     "demo": {},
-    "quick": {"mode": "quick", "repeats": 2, "scored": 600, "lead_in": 20, "tail": 20},
-    "full": {"mode": "full", "repeats": 3, "scored": 600, "lead_in": 20, "tail": 20},
+    "quick": {"mode": "quick", "repeats": 2, "scored": 600, "lead_in": 80, "tail": 120},
+    "full": {"mode": "full", "repeats": 3, "scored": 600, "lead_in": 80, "tail": 120},
 }
 """Changes to the protocol of `SMALL_SPEC` that make it valid in each mode."""
 
@@ -215,6 +215,7 @@ class RunBuilder:
     power: PowerLog | None = None
     key: Ed25519PrivateKey = field(default_factory=a_key)
     day: int = 1
+    first_trial: int = 1
     edit_requests: Callable[[list[RequestRecord]], list[RequestRecord]] | None = None
     edit_journal: Callable[[JournalPlan], JournalPlan] | None = None
     edit_document: Callable[[dict[str, Any]], None] | None = None
@@ -270,6 +271,7 @@ class RunBuilder:
                 {
                     "configuration": self.spec.configuration_id,
                     "spec": self.spec.to_json(),
+                    "seed_rule": SEED_RULE,
                     "nonce": "00" * 32,
                     "power_reason": "the machine of this test has no power sensor",
                 },
@@ -277,20 +279,33 @@ class RunBuilder:
         ]
         trials = self._trials()
         for repeat in self._repeats:
-            plan.append(("launch", {"repeat": repeat}))
+            plan.append(("launch", self._launch(repeat)))
+            realisation = self._realisation(repeat)
             for trial, rate in [(t, rate) for r, t, rate in trials if r == repeat]:
                 number = {"repeat": repeat, "trial": trial}
-                plan.append(("trial_start", {**number, "rate_urps": rate}))
-                end = {
-                    "epoch_ns": trial * 10**12,
-                    "stopped_early": False,
-                    "engine_alive": True,
-                    "tail_ran_out": False,
+                start = {
+                    "rate_urps": rate,
+                    "realisation": realisation.number,
+                    "realisation_hash": realisation.hash,
                 }
+                end = {"epoch_ns": trial * 10**12, "engine_alive": True, "stamps": "kernel"}
+                plan.append(("trial_start", {**number, **start}))
                 plan.append(("trial_end", {**number, **end}))
             plan.append(("repeat_end", {"repeat": repeat}))
         plan.append(("close" if self.status == "complete" else "interrupted", {}))
         return plan
+
+    def _launch(self, repeat: int) -> dict[str, Any]:
+        return {
+            "repeat": repeat,
+            "engine_started": f"2026-01-{self.day:02}T00:00:00.{repeat:06}Z",
+            "engine": SIMULATED_ENGINE if self.simulated else self.spec.setup.engine.name,
+            "read_back": [],
+            "chat_overhead": 0,
+            "accepts_unknown_model": False,
+            "repeat_cached_tokens": 0,
+            "longest_asked": True,
+        }
 
     @property
     def _repeats(self) -> range:
@@ -303,7 +318,10 @@ class RunBuilder:
             for repeat in self._repeats
             for rate in self.rates_urps or self._around_the_boundary(repeat)
         ]
-        return [(repeat, trial, rate) for trial, (repeat, rate) in enumerate(offered, start=1)]
+        return [
+            (repeat, trial, rate)
+            for trial, (repeat, rate) in enumerate(offered, start=self.first_trial)
+        ]
 
     def _around_the_boundary(self, repeat: int) -> tuple[int, int, int]:
         low, high = 100_000, 100_000_000
@@ -321,13 +339,16 @@ class RunBuilder:
         return decide([judge(objective, scored) for objective in self.spec.setup.slo]) == "PASS"
 
     def _offer(self, repeat: int, trial: int, rate_urps: int) -> list[RequestRecord]:
-        protocol = self.spec.protocol
-        drawn = workload_of(self.spec.setup).realisation(
-            repeat, lead_in=protocol.lead_in, scored=protocol.scored, tail=protocol.tail
-        )
         pace = self.spread[(repeat - 1) % len(self.spread)]
         engine = replace(self.engine, step_ns=round(self.engine.step_ns * pace))
+        drawn = self._realisation(repeat)
         return list(engine.serve(drawn, rate_urps, repeat=repeat, trial=trial))
+
+    def _realisation(self, repeat: int) -> Realisation:
+        protocol = self.spec.protocol
+        return workload_of(self.spec.setup).realisation(
+            repeat, lead_in=protocol.lead_in, scored=protocol.scored, tail=protocol.tail
+        )
 
     def _conditions(self, journal: Journal) -> Conditions:
         return Conditions(

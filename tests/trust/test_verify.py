@@ -29,12 +29,11 @@ from tests.support.runs import (
     write_signed,
 )
 from tokenwatt_site.canonical import canonical_bytes, sha256_hex
-from tokenwatt_site.claims import Evidence
 from tokenwatt_site.errors import InputError, VerificationError
 from tokenwatt_site.evidence import RequestRecord, Status
-from tokenwatt_site.run import RUN_SCHEMA, Claims, signed_bytes
+from tokenwatt_site.run import RUN_SCHEMA, signed_bytes
 from tokenwatt_site.spec import Spec
-from tokenwatt_site.trust import verify
+from tokenwatt_site.trust import consistency, verify
 from tokenwatt_site.trust.keyring import Keyring
 from tokenwatt_site.trust.signature import key_id
 from tokenwatt_site.trust.verify import (
@@ -43,6 +42,7 @@ from tokenwatt_site.trust.verify import (
     read_tree,
     verify_run,
 )
+from tokenwatt_site.workload import Workload
 
 NO_KEYS = Keyring()
 
@@ -112,7 +112,8 @@ def test_a_run_signed_with_a_foreign_key_is_valid_and_its_key_unknown(pristine: 
 
 def test_an_interrupted_run_with_a_trial_that_has_no_end_is_valid(tmp_path: Path) -> None:
     def cut(plan: JournalPlan) -> JournalPlan:
-        return [*plan[:-1], ("trial_start", {"repeat": 1, "trial": 9, "rate_urps": 1}), plan[-1]]
+        begun: JournalPlan = [("trial_start", plan[-4][1] | {"trial": 4})]
+        return [*plan[:-2], *begun, plan[-1]]
 
     run = check(RunBuilder(status="interrupted", edit_journal=cut).write(tmp_path))
     assert run.run.status == "interrupted"
@@ -122,17 +123,13 @@ class ResumedRunBuilder(RunBuilder):
     """The first trial was broken off, and the repeat launched again."""
 
     def journal_plan(self) -> JournalPlan:
-        plan = super().journal_plan()
-        lost: JournalPlan = [
-            ("trial_start", {"repeat": 1, "trial": 99, "rate_urps": 1}),
-            ("interrupted", {}),
-            ("launch", {"repeat": 1}),
-        ]
-        return [*plan[:2], *lost, *plan[2:]]
+        opening, launch, start, *rest = super().journal_plan()
+        lost: JournalPlan = [launch, ("trial_start", start[1] | {"trial": 1}), ("interrupted", {})]
+        return [opening, *lost, launch, start, *rest]
 
 
 def test_a_run_that_was_interrupted_and_resumed_may_be_complete(tmp_path: Path) -> None:
-    run = check(ResumedRunBuilder().write(tmp_path))
+    run = check(ResumedRunBuilder(first_trial=2).write(tmp_path))
     assert run.run.status == "complete"
     assert run.claims.slo_met
 
@@ -344,6 +341,21 @@ def test_a_workload_that_the_generator_does_not_draw_is_refused(tmp_path: Path) 
     refused(write_signed(path, value, a_key()), 5, "workload.hash")
 
 
+@pytest.mark.parametrize(("repeats", "most"), [(1, 50_000), (10, 50_000), (100, 5_000)])
+def test_b15_a_plan_of_more_rows_than_are_drawn_is_refused_undrawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, repeats: int, most: int
+) -> None:
+    path = RunBuilder().write(tmp_path)
+    value = document(path)
+    protocol = value["spec"]["protocol"]
+    protocol["repeats"] = repeats
+    protocol["tail"] = most - protocol["lead_in"] - protocol["scored"]
+    refused(write_signed(path, value, a_key()), 7, "another spec")
+    protocol["tail"] += 1
+    monkeypatch.delattr(Workload, "realisation")
+    refused(write_signed(path, value, a_key()), 5, f"may be {most:,} rows")
+
+
 HOSTILE_TEXT = {
     "f5": "<img src=x onerror=alert(1)>",
     "f6": "[x](javascript:alert(1))",
@@ -476,17 +488,40 @@ def without(plan: JournalPlan, event: str, position: int = 0) -> JournalPlan:
     return [*plan[:at], *plan[at + 1 :]]
 
 
-def with_opening(lines: JournalPlan, **changes: Any) -> JournalPlan:
-    return [("open", {**lines[0][1], **changes}), *lines[1:]]
+def altered(event: str, position: int = 0, **changes: Any) -> Callable[[JournalPlan], JournalPlan]:
+    """Return an edit of the event's line number `position`."""
+
+    def edit(plan: JournalPlan) -> JournalPlan:
+        at = [i for i, (name, _) in enumerate(plan) if name == event][position]
+        name, data = plan[at]
+        return [*plan[:at], (name, data | changes), *plan[at + 1 :]]
+
+    return edit
+
+
+def and_a_trial_more(plan: JournalPlan) -> JournalPlan:
+    """Add a repeat that the plan does not have."""
+    _, launch, start, end = (dict(data) | {"repeat": 7, "trial": 77} for _, data in plan[:4])
+    more: JournalPlan = [("launch", launch), ("trial_start", start), ("trial_end", end)]
+    return [*plan[:-1], *more, plan[-1]]
+
+
+def another_note(plan: JournalPlan) -> JournalPlan:
+    return altered("open", spec={**plan[0][1]["spec"], "note": "x"})(plan)
 
 
 LYING_JOURNALS: dict[str, Callable[[JournalPlan], JournalPlan]] = {
     "no opening": lambda plan: plan[1:],
     "opened twice": lambda plan: [plan[0], *plan],
     "opened later": lambda plan: [plan[1], plan[0], *plan[2:]],
-    "another configuration": lambda plan: with_opening(plan, configuration="x"),
-    "no spec": lambda plan: with_opening(plan, spec=None),
-    "another spec": lambda plan: with_opening(plan, spec={**plan[0][1]["spec"], "note": "x"}),
+    "another configuration": altered("open", configuration="x"),
+    "no spec": altered("open", spec=None),
+    "another spec": another_note,
+    "b19 no nonce": altered("open", nonce=None),
+    "b19 a short nonce": altered("open", nonce="00" * 31),
+    "b19 a nonce that is no hex": altered("open", nonce="0g" * 32),
+    "b19 a nonce with a line end": altered("open", nonce="00" * 32 + "\n"),
+    "b19 another seed rule": altered("open", seed_rule="random"),
     "an end dropped": lambda plan: without(plan, "trial_end"),
     "a start dropped": lambda plan: without(plan, "trial_start"),
     "the last end dropped": lambda plan: without(plan, "trial_end", -1),
@@ -494,22 +529,27 @@ LYING_JOURNALS: dict[str, Callable[[JournalPlan], JournalPlan]] = {
     "a trial twice": lambda plan: [*plan[:4], *plan[2:]],
     "an end twice": lambda plan: [*plan[:4], plan[3], *plan[4:]],
     "a trial without a number": lambda plan: [
-        *plan[:-1],
+        *plan[:-2],
         ("trial_start", {}),
         ("trial_end", {}),
-        plan[-1],
+        *plan[-2:],
     ],
+    "a trial whose number is a list": altered("trial_start", trial=[1]),
+    "b19 another realisation": altered("trial_start", 1, realisation=2),
+    "b19 no realisation": altered("trial_start", realisation=None),
+    "b19 another draw": altered("trial_start", 2, realisation_hash="0" * 64),
     "no close": lambda plan: plan[:-1],
     "no launch": lambda plan: without(plan, "launch"),
-    "the launch of another repeat": lambda plan: [plan[0], ("launch", {"repeat": 2}), *plan[2:]],
-    "a start at the very end": lambda plan: [*plan, ("trial_start", {"repeat": 1, "trial": 77})],
-    "a repeat beyond the plan": lambda plan: [
-        *plan[:-1],
-        ("launch", {"repeat": 7}),
-        ("trial_start", {"repeat": 7, "trial": 77, "rate_urps": 1}),
-        ("trial_end", {"repeat": 7, "trial": 77, "epoch_ns": 1, "stopped_early": True}),
-        plan[-1],
+    "the launch of another repeat": altered("launch", repeat=2),
+    "b19 no end of a repeat": lambda plan: without(plan, "repeat_end"),
+    "b19 the end of another repeat": altered("repeat_end", repeat=2),
+    "b19 a trial after the end of its repeat": lambda plan: [
+        *plan[:2],
+        plan[-2],
+        *plan[2:],
     ],
+    "a start at the very end": lambda plan: [*plan, ("trial_start", {"repeat": 1, "trial": 77})],
+    "a repeat beyond the plan": and_a_trial_more,
 }
 
 
@@ -540,6 +580,108 @@ def test_a_complete_run_with_a_repeat_missing_is_refused(tmp_path: Path) -> None
     refused(builder.write(tmp_path), 7, "repeats [1]")
 
 
+def two_repeats(**settings: Any) -> RunBuilder:
+    return RunBuilder(spec=small_spec(protocol__repeats=2), **settings)
+
+
+def test_b18_two_repeats_of_one_engine_process_are_refused(tmp_path: Path) -> None:
+    plan = two_repeats().journal_plan()
+    started = next(data["engine_started"] for event, data in plan if event == "launch")
+    edit = altered("launch", 1, engine_started=started)
+    refused(two_repeats(edit_journal=edit).write(tmp_path), 7, "engine_started", "repeat 1")
+
+
+class UntoldRunBuilder(RunBuilder):
+    """Of engines that do not tell when they were started."""
+
+    def journal_plan(self) -> JournalPlan:
+        plan = super().journal_plan()
+        for launch in self._repeats:
+            plan = altered("launch", launch - 1, engine_started=None)(plan)
+        return plan
+
+
+def test_b18_engines_that_do_not_tell_their_start_are_the_publisher_s_word(tmp_path: Path) -> None:
+    builder = UntoldRunBuilder(spec=small_spec(protocol__repeats=2))
+    assert check(builder.write(tmp_path)).run.status == "complete"
+
+
+def test_b18_a_repeat_that_was_launched_again_may_follow_on_the_same_engine(tmp_path: Path) -> None:
+    # Broken off before its first trial and resumed: both launches are of repeat 1.
+    run = check(ResumedRunBuilder(first_trial=2).write(tmp_path))
+    starts = [
+        line.data["engine_started"] for line in run.evidence.journal if line.event == "launch"
+    ]
+    assert len(starts) == 2
+    assert len(set(starts)) == 1
+
+
+ROW = {"field": "setup.driver", "declared": "none", "observed": None, "state": "declared"}
+LIES_ABOUT_CONDITIONS: dict[str, tuple[RunBuilder, str]] = {
+    "a simulated run is called measured": (
+        RunBuilder(edit_document=put("simulated", value=False)),
+        "simulated",
+    ),
+    "a measured run is called simulated": (
+        RunBuilder(simulated=False, edit_document=put("simulated", value=True)),
+        "simulated",
+    ),
+    "one launch of two was simulated": (
+        two_repeats(
+            simulated=False, edit_journal=altered("launch", 1, engine="tokenwatt-simulated")
+        ),
+        "simulated",
+    ),
+    "stamps of the kernel": (
+        RunBuilder(edit_journal=altered("trial_end", 1, stamps="user space")),
+        "conditions.stamps",
+    ),
+    "stamps of user space": (
+        RunBuilder(edit_document=put("conditions", "stamps", value="user space")),
+        "conditions.stamps",
+    ),
+    "something was read back": (
+        RunBuilder(edit_document=put("conditions", "read_back", value=[ROW])),
+        "conditions.read_back",
+    ),
+    "something else was read back": (
+        RunBuilder(
+            edit_journal=altered("launch", read_back=[ROW | {"observed": "580"}]),
+            edit_document=put("conditions", "read_back", value=[ROW]),
+        ),
+        "conditions.read_back.0.observed",
+    ),
+    "a launch without what was read back": (
+        RunBuilder(edit_journal=altered("launch", read_back=None)),
+        "conditions.read_back",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("builder", "field"), LIES_ABOUT_CONDITIONS.values(), ids=LIES_ABOUT_CONDITIONS
+)
+def test_b17_conditions_that_the_journal_does_not_tell_are_refused(
+    tmp_path: Path, builder: RunBuilder, field: str
+) -> None:
+    refused(builder.write(tmp_path), 7, field)
+
+
+def test_b17_conditions_that_the_last_launch_tells_are_valid(tmp_path: Path) -> None:
+    builder = two_repeats(
+        edit_journal=altered("launch", 1, read_back=[ROW]),
+        edit_document=put("conditions", "read_back", value=[ROW]),
+    )
+    assert check(builder.write(tmp_path)).run.conditions.read_back[0].field == "setup.driver"
+
+
+def test_b15_more_trials_than_are_read_are_refused_undrawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consistency, "MAX_TRIALS", 2)
+    refused(RunBuilder().write(tmp_path), 7, "found 3", "at most 2")
+
+
 # --- (8) requests
 
 
@@ -560,7 +702,6 @@ LYING_REQUESTS: dict[str, Callable[[list[RequestRecord]], list[RequestRecord]]] 
     "a shorter answer": alter(output_asked=1),
     "a trial of no journal": lambda records: [*records, replace(records[0], trial=99)],
     "the last scored ones dropped": lambda records: [r for r in records if r.row < 15],
-    "all dropped": lambda records: records[:0],
 }
 
 
@@ -569,6 +710,12 @@ def test_requests_that_are_not_the_planned_ones_are_refused(
     tmp_path: Path, change: Callable[[list[RequestRecord]], list[RequestRecord]]
 ) -> None:
     refused(RunBuilder(edit_requests=change).write(tmp_path), 8, "requests")
+
+
+def test_a_run_without_its_requests_is_refused(tmp_path: Path) -> None:
+    path = RunBuilder(edit_requests=lambda records: records[:0]).write(tmp_path)
+    with pytest.raises(VerificationError, match=r"check [89]: "):
+        check(path)
 
 
 # --- (9) recomputation
@@ -633,14 +780,50 @@ def test_faster_requests_under_the_same_claims_are_refused(tmp_path: Path) -> No
     refused(RunBuilder(edit_requests=faster).write(tmp_path), 9, "claims.")
 
 
-def test_evidence_that_breaks_derive_costs_this_run_alone(
-    pristine: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "error", [ZeroDivisionError("/"), OverflowError("e"), KeyError("k"), TypeError(), ValueError()]
+)
+@pytest.mark.parametrize(
+    ("number", "part"),
+    [
+        (6, "decode_requests"),
+        (7, "check_journal"),
+        (8, "read_trials"),
+        (9, "derive"),
+        (10, "check_requests"),
+    ],
+)
+def test_b14_evidence_that_breaks_our_code_costs_this_run_alone(
+    pristine: Path, monkeypatch: pytest.MonkeyPatch, number: int, part: str, error: Exception
 ) -> None:
-    def broken(spec: Spec, evidence: Evidence) -> Claims:
-        raise ZeroDivisionError("division by zero")
+    def broken(*args: object, **named: object) -> None:
+        raise error
 
-    monkeypatch.setattr(verify, "derive", broken)
-    refused(pristine, 9, "ZeroDivisionError")
+    monkeypatch.setattr(verify, part, broken)
+    refused(pristine, number, type(error).__name__)
+
+
+ABSURD_JOURNALS = {
+    "a rate of 0": altered("trial_start", rate_urps=0),
+    "a negative rate": altered("trial_start", rate_urps=-1),
+    "a rate above all floats' integers": altered("trial_start", rate_urps=2**53 - 1),
+    "a rate that is text": altered("trial_start", rate_urps="1"),
+    "an epoch that is a list": altered("trial_end", epoch_ns=[]),
+    "an overhead that is text": altered("launch", chat_overhead="1"),
+    "a negative epoch": altered("trial_end", epoch_ns=-1),
+}
+
+
+@pytest.mark.parametrize("change", ABSURD_JOURNALS.values(), ids=ABSURD_JOURNALS)
+def test_b14_a_signed_absurdity_leaves_the_other_runs_of_a_tree(
+    tmp_path: Path, change: Callable[[JournalPlan], JournalPlan]
+) -> None:
+    RunBuilder().write(tmp_path / "good")
+    bad = RunBuilder(day=2, edit_journal=change).write(tmp_path / "bad")
+    tree = read_tree(tmp_path, NO_KEYS)
+    assert len(tree.valid) == 1
+    assert [path for path, _ in tree.refused] == [bad]
+    assert isinstance(tree.refused[0][1], VerificationError)
 
 
 # --- (10) plausibility
@@ -661,6 +844,26 @@ def test_other_dates_than_the_journal_has_are_refused(tmp_path: Path, field: str
     refused(RunBuilder(edit_document=change).write(tmp_path), 10, f"conditions.{field}")
 
 
+@pytest.mark.parametrize("epoch_ns", [10**12, 10**12 + 1, 999_999_999_999, 0])
+def test_b19_a_trial_that_begins_before_the_one_before_has_ended_is_refused(
+    tmp_path: Path, epoch_ns: int
+) -> None:
+    edit = altered("trial_end", 1, epoch_ns=epoch_ns)
+    refused(RunBuilder(edit_journal=edit).write(tmp_path), 10, "trial 2", "epoch_ns")
+
+
+def test_b19_a_trial_may_begin_as_soon_as_the_one_before_has_ended(tmp_path: Path) -> None:
+    builder = RunBuilder()
+    end_ns = max(r.end_ns for r in builder.requests() if r.trial == 1)
+    for early, valid in ((0, True), (1, False)):
+        edit = altered("trial_end", 1, epoch_ns=10**12 + end_ns - early)
+        path = replace(builder, edit_journal=edit).write(tmp_path / str(early))
+        if valid:
+            check(path)
+        else:
+            refused(path, 10, "trial 2")
+
+
 def powered(**changes: Any) -> RunBuilder:
     settings: dict[str, Any] = {"spec": gpu_spec(), "power": steady_power(4000)} | changes
     return RunBuilder(**settings)
@@ -679,6 +882,9 @@ LIES_ABOUT_POWER = {
     "boards without a log": RunBuilder(
         edit_document=put("conditions", "board_uuids", value=["GPU-0"])
     ),
+    "b16 fewer boards than the setup has": powered(power=steady_power(4000, boards=1)),
+    "b16 more boards than the setup has": powered(power=steady_power(4000, boards=3)),
+    "b16 no board": powered(power=steady_power(0, boards=0)),
     "samples out of order": powered(
         power=replace(
             steady_power(4000), samples=(steady_power(5).samples[-1], *steady_power(4000).samples)

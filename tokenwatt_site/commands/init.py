@@ -142,13 +142,14 @@ def _draft(base: str, facts: EngineFacts, hardware: JsonValue, ask: _Question) -
             "model": served,
             "vocabulary": facts.vocabulary or SAFE_VOCABULARY,
         },
-        # Lead-in and tail: 2 x longest answer (1,536) x 50 ms = 154 s of arrivals at 5 a second.
+        # Up to about 6.4 requests/s: a lead-in of 2 x longest answer (1,536 tokens) x 50 ms =
+        # 154 s, and a window of 120 s. Faster engines need more of each; `measure` says so.
         "protocol": {
             "mode": "quick",
             "repeats": 2,
-            "lead_in": 800,
-            "scored": 640,
-            "tail": 800,
+            "lead_in": 1100,
+            "scored": 800,
+            "tail": 900,
             "start_rate": 1,
             "max_rate": 1000,
             "request_timeout_s": 600,

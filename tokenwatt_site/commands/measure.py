@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
@@ -12,7 +13,15 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tokenwatt_site.canonical import load_json, read_file
 from tokenwatt_site.claims import derive
-from tokenwatt_site.errors import EnvironmentProblem, Interrupted, Problem, UsageError
+from tokenwatt_site.commands.verify import verify
+from tokenwatt_site.errors import (
+    EnvironmentProblem,
+    Interrupted,
+    Problem,
+    SpecError,
+    TokenwattError,
+    UsageError,
+)
 from tokenwatt_site.evidence import EvidenceFile, encode_power, encode_requests, store
 from tokenwatt_site.journal import head
 from tokenwatt_site.measure.session import Events, kept, measure
@@ -25,6 +34,7 @@ from tokenwatt_site.workload import workload_of
 
 WORK_FOLDER = Path(".tokenwatt")
 RUNS_FOLDER = Path("runs")
+MAX_JOURNAL_BYTES = 64 << 20
 
 
 def find_spec(name: Path) -> Path:
@@ -54,7 +64,10 @@ def read_spec(name: Path, *, label: str | None = None, role: Role | None = None)
     changes = {"label": label, "role": role}
     value = spec.to_json() | {key: item for key, item in changes.items() if item is not None}
     spec = parse_spec(value, source=f"{path} with --label and --role")
-    workload_of(spec.setup)
+    try:
+        workload_of(spec.setup)
+    except SpecError as error:
+        raise SpecError(*(replace(p, file=str(path)) for p in error.problems)) from error
     return spec
 
 
@@ -73,8 +86,13 @@ def resumed_spec(folder: Path) -> Spec:
     path = folder / "journal.jsonl"
     if not path.is_file():
         raise UsageError(Problem("holds no measurement", file=str(folder)))
-    first = read_file(path, limit=64 << 20).split(b"\n", 1)[0]
-    return parse_spec(load_json(first, source=str(path))["data"]["spec"], source=str(path))
+    first = read_file(path, limit=MAX_JOURNAL_BYTES).split(b"\n", 1)[0]
+    value = load_json(first, source=str(path))
+    try:
+        spec = value["data"]["spec"]
+    except (KeyError, TypeError) as error:
+        raise UsageError(Problem("does not begin with a spec", file=str(path), line=1)) from error
+    return parse_spec(spec, source=str(path))
 
 
 def measure_and_sign(
@@ -97,6 +115,10 @@ def measure_and_sign(
         EnvironmentProblem: the place of the run file is not writable, or see `session.measure`.
     """
     target = out.parent if out else RUNS_FOLDER / spec.configuration_id
+    if out is not None and out.suffix != ".json":
+        raise UsageError(
+            Problem("is not a name for a run file", file=str(out), expected="a name in .json")
+        )
     if out is not None and out.exists():
         raise UsageError(
             Problem("is there already", file=str(out), remedy="Choose another --out, or move it.")
@@ -105,11 +127,8 @@ def measure_and_sign(
     signer = own_key(key_folder(os.environ))
     try:
         measured = measure(spec, folder, events)
-    except Interrupted:
-        # Valid and verifiable as far as it goes; in the work folder, so it is not published.
-        partial = kept(spec, folder)
-        _write_new(folder / "run.json", _sign(partial, folder, signer))
-        raise
+    except (EnvironmentProblem, Interrupted) as error:
+        raise type(error)(*error.problems, *_kept(spec, folder, signer)) from error
     try:
         run = _sign(measured, target, signer)
         path = out or target / f"{run.run_id[:12]}.json"
@@ -117,12 +136,33 @@ def measure_and_sign(
     except OSError as error:
         raise EnvironmentProblem(
             Problem(
-                f"cannot be written ({error.strerror})",
-                file=str(target),
-                remedy=f"Nothing is lost: tokenwatt-site measure --resume {folder}",
+                f"cannot be written ({error.strerror})", file=str(target), remedy=_go_on(folder)
             )
         ) from error
+    events.say(f"signed {path}")
+    verify(path)
+    events.say("verified: signature, evidence, journal and every number recomputed")
     return path, run
+
+
+def _kept(spec: Spec, folder: Path, signer: Ed25519PrivateKey) -> tuple[Problem, ...]:
+    """Sign what a measurement that was broken off left, and say how to go on; or nothing.
+
+    It stays in the work folder, so it is valid and verifiable as far as it goes, and not published.
+    """
+    try:
+        partial = kept(spec, folder)
+        if not partial.evidence.requests:
+            return ()
+        if partial.interrupted:
+            _write(folder / "run.json", _sign(partial, folder, signer))
+    except (TokenwattError, OSError):  # the disk may be full; the first error is the one to tell
+        return ()
+    return (Problem("what was measured is kept", file=str(folder), remedy=_go_on(folder)),)
+
+
+def _go_on(folder: Path) -> str:
+    return f"Go on with: tokenwatt-site measure --resume {folder}"
 
 
 def _sign(measured: Measured, target: Path, signer: Ed25519PrivateKey) -> Run:
@@ -168,11 +208,19 @@ def _require_writable(folder: Path) -> None:
 
 
 def _write_new(path: Path, run: Run) -> None:
-    """Write the run file whole or not at all."""
+    """Write the run file whole or not at all, and never over another."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        _write(partial, run)
+        # A link fails where a name is taken; a rename would replace it.
+        os.link(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _write(path: Path, run: Run) -> None:
     text = json.dumps(run.to_json(), indent=1, ensure_ascii=False, sort_keys=True)
-    partial = path.with_name(f".{path.name}.partial")
-    with partial.open("w", encoding="utf-8") as handle:
+    with path.open("w", encoding="utf-8") as handle:
         handle.write(text + "\n")
         handle.flush()
         os.fsync(handle.fileno())
-    partial.replace(path)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tokenwatt_site.canonical import load_json, read_file
-from tokenwatt_site.commands.verify import KEYS_FOLDER
+from tokenwatt_site.canonical import text_fault
+from tokenwatt_site.commands.verify import KEYS_FOLDER, verify
+from tokenwatt_site.commands.verify import quoted as read_quoted
 from tokenwatt_site.configuration import group
 from tokenwatt_site.errors import EnvironmentProblem, Problem, UsageError
 from tokenwatt_site.pages import quoted, standalone
 from tokenwatt_site.pages import report as report_page
 from tokenwatt_site.pages.page import NO_LINKS, Page
-from tokenwatt_site.trust.keyring import Keyring
-from tokenwatt_site.trust.verify import load_claims_only, verify_run
+
+MAX_TITLE = 300
 
 
 def report(
@@ -39,11 +41,19 @@ def report(
     """
     if not paths:
         raise UsageError(Problem("names no run file", field="report"))
-    html = standalone.document(_page(paths, title, keys))
     target = out or paths[0].with_suffix(".html")
+    if target.resolve() in {path.resolve() for path in paths}:
+        raise UsageError(
+            Problem("is one of the runs, and would be replaced by the page", file=str(target))
+        )
+    if title is not None and (fault := text_fault(title) or _line_fault(title)):
+        raise UsageError(Problem(fault, field="--title"))
+    html = standalone.document(_page(paths, title, keys))
+    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(html, encoding="utf-8")
+        partial.write_text(html, encoding="utf-8")
+        partial.replace(target)
     except OSError as error:
         raise EnvironmentProblem(
             Problem(f"cannot be written ({error.strerror})", file=str(target))
@@ -51,15 +61,18 @@ def report(
     return target
 
 
+def _line_fault(title: str) -> str | None:
+    if not title.strip() or "\n" in title or len(title) > MAX_TITLE:
+        return f"must be one line of 1 to {MAX_TITLE} characters"
+    return None
+
+
 def _page(paths: Sequence[Path], title: str | None, keys: Path) -> Page:
-    first = load_json(read_file(paths[0]), source=str(paths[0]))
-    if len(paths) == 1 and isinstance(first, dict) and "record_schema" in first:
-        record = load_claims_only(paths[0])
+    if len(paths) == 1 and (record := read_quoted(paths[0])) is not None:
         if title is not None:
             record = record.model_copy(update={"title": title})
         return quoted.render(record, NO_LINKS, None)
-    keyring = Keyring.load(keys)
-    runs = [verify_run(path, root=path.parent, keyring=keyring) for path in paths]
+    runs = [verify(path, keys) for path in paths]
     configurations = group(runs)
     if len(configurations) != 1:
         raise UsageError(

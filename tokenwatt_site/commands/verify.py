@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tokenwatt_site.canonical import load_json, read_file
+from tokenwatt_site.errors import InputError
+from tokenwatt_site.run import ClaimsOnlyRecord
 from tokenwatt_site.trust.keyring import Keyring
-from tokenwatt_site.trust.verify import ValidatedRun, verify_run
+from tokenwatt_site.trust.verify import ValidatedRun, load_claims_only, verify_run
 
 KEYS_FOLDER = Path("site_src/keys")
 
@@ -21,3 +24,17 @@ def verify(path: Path, keys: Path = KEYS_FOLDER) -> ValidatedRun:
         VerificationError: with the number of the check that failed.
     """
     return verify_run(path, root=path.parent, keyring=Keyring.load(keys))
+
+
+def quoted(path: Path) -> ClaimsOnlyRecord | None:
+    """Return the record where the file quotes an earlier publication, None for anything else.
+
+    Raises:
+        VerificationError: it says that it is such a record, and is not valid.
+    """
+    try:
+        value = load_json(read_file(path), source=str(path))
+    except InputError:
+        return None  # the checks of a run say what is wrong, with their number
+    is_record = isinstance(value, dict) and "record_schema" in value
+    return load_claims_only(path) if is_record else None

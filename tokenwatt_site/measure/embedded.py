@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import importlib
+import os
 import signal
 import sys
 import threading
@@ -128,7 +129,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--context", type=int, default=8192)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--alias", default=ALIAS)
+    parser.add_argument("--nice", type=int, default=0, help="let the client have the processor")
     options = parser.parse_args(arguments)
+    os.nice(options.nice)
     try:
         serve(
             port=options.port,

@@ -1,7 +1,7 @@
 """What is asked of an engine outside the trials: whether it is ready, who it is, single probes.
 
-The only user of the HTTP client library. The load itself goes through `client`, with the bytes
-that `request_body` makes here, so a probe asks exactly what the trials ask.
+The load itself goes through `client`, with the bytes that `request_body` makes here, so a probe asks
+exactly what the trials ask.
 """
 
 from __future__ import annotations
@@ -11,21 +11,22 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Literal, Self
-
-import httpx2
+from typing import Literal
 
 from tokenwatt_site.canonical import JsonValue, clean_text
 from tokenwatt_site.errors import EngineError, Problem
-from tokenwatt_site.measure.stream import StreamParser, StreamSummary, error_text
+from tokenwatt_site.measure.clock import utc_text
+from tokenwatt_site.measure.control import MAX_BYTES, Answer, request, require_address
+from tokenwatt_site.measure.stream import EventSplitter, StreamParser, StreamSummary, error_text
 from tokenwatt_site.run import SIMULATED_ENGINE
 from tokenwatt_site.spec import Spec
 
 PATHS = {"completions": "/v1/completions", "chat": "/v1/chat/completions"}
 
-_CONTROL_TIMEOUT_S = 10.0
+_DEADLINE_S = 10.0
+_BYTES_PER_TOKEN = 2 << 10  # an event with usage and timings has below 1 KiB
 
 
 def request_body(
@@ -77,11 +78,10 @@ class EngineFacts:
 def answers(url: str, models_path: str = "/v1/models") -> bool:
     """Tell whether the engine at `url` is ready: /health, or its model list where there is none."""
     try:
-        with _client() as client:
-            status = client.get(f"{url}/health").status_code
-            if status in {404, 405}:
-                status = client.get(f"{url}{models_path}").status_code
-    except httpx2.HTTPError:
+        status = _get(f"{url}/health").status
+        if status in {404, 405}:
+            status = _get(f"{url}{models_path}").status
+    except EngineError:
         return False
     return status == 200
 
@@ -90,159 +90,219 @@ def read_back(url: str) -> EngineFacts:
     """Ask an engine who it is.
 
     Raises:
-        EngineError: nothing answers at `url`.
+        UsageError: `url` is no address that can be asked.
+        EngineError: nothing answers at `url`, what answers lists no model, or an answer has no end.
     """
-    with _client() as client, _engine_errors(url):
-        models = client.get(f"{url}/v1/models")
-        listed = _mapping(models)
-        rows = [row for row in _rows(listed.get("data")) if isinstance(row.get("id"), str)]
-        owners = {owner for row in rows if (owner := _text(row.get("owned_by")))}
-        server = models.headers.get("server", "")
-        names = [name for row in rows for name in (row["id"], *_texts(row.get("aliases")))]
-        contexts = [n for row in rows if (n := _count(row.get("max_model_len")))]
-        vocabulary = next(
-            (n for row in rows if (n := _count(_inner(row.get("meta"), "n_vocab")))), None
-        )
-        name = version = build = None
-        if "llama.cpp" in server or "llamacpp" in owners:
-            name = "llama.cpp"
-            props = _mapping(client.get(f"{url}/props"))
-            version, build = _llama_build(props.get("build_info"))
-            slot = _count(_inner(props.get("default_generation_settings"), "n_ctx"))
-            contexts = [slot] if slot else contexts
-        elif "sglang" in owners:
-            name = "SGLang"
-            version = _text(_mapping(client.get(f"{url}/get_server_info")).get("version"))
-        else:
-            known = {"vllm": "vLLM", SIMULATED_ENGINE: SIMULATED_ENGINE}
-            name = next((known[owner] for owner in owners if owner in known), None)
-            version = _text(_mapping(client.get(f"{url}/version")).get("version"))
-        started = _process_start(client.get(f"{url}/metrics"))
+    require_address(url)
+    models = _get(f"{url}/v1/models")
+    rows = [row for row in _rows(_mapping(models).get("data")) if isinstance(row.get("id"), str)]
+    told = [name for row in rows for name in (row["id"], *_texts(row.get("aliases")))]
+    names = tuple(dict.fromkeys(name for text in told if (name := clean_text(text))))
+    if not names:
+        raise _no_engine(url, models)
+    owners = {owner for row in rows if (owner := _text(row.get("owned_by")))}
+    contexts = [n for row in rows if (n := _count(row.get("max_model_len")))]
+    vocabulary = next(
+        (n for row in rows if (n := _count(_inner(row.get("meta"), "n_vocab")))), None
+    )
+    name = version = build = None
+    if "llama.cpp" in models.server or "llamacpp" in owners:
+        name = "llama.cpp"
+        props = _mapping(_get(f"{url}/props"))
+        version, build = _llama_build(props.get("build_info"))
+        slot = _count(_inner(props.get("default_generation_settings"), "n_ctx"))
+        contexts = [slot] if slot else contexts
+    elif "sglang" in owners:
+        name = "SGLang"
+        version = _text(_mapping(_get(f"{url}/get_server_info")).get("version"))
+    else:
+        known = {"vllm": "vLLM", SIMULATED_ENGINE: SIMULATED_ENGINE}
+        name = next((known[owner] for owner in owners if owner in known), None)
+        version = _text(_mapping(_get(f"{url}/version")).get("version"))
     return EngineFacts(
         name=name,
         version=version,
         build=build,
-        models=tuple(dict.fromkeys(clean_text(n) for n in names)),
+        models=names,
         context_tokens=min(contexts) if contexts else None,
         vocabulary=vocabulary,
-        process_started=started,
+        process_started=_process_start(_get(f"{url}/metrics")),
+    )
+
+
+def _no_engine(url: str, models: Answer) -> EngineError:
+    remedy = "Give the base of an engine, without /v1, such as http://127.0.0.1:8000."
+    if url.endswith("/v1"):
+        remedy = f"Give the base without /v1: {url.removesuffix('/v1')}"
+    elif models.status in {401, 403}:
+        remedy = "Authorisation is not supported yet; start the engine without an API key."
+    kind = models.content_type or "no content type"
+    return EngineError(
+        Problem(
+            "is no engine: it lists no model",
+            field="endpoint.url",
+            found=f"HTTP {models.status}, {kind} from {url}/v1/models",
+            expected="HTTP 200 with the models as JSON",
+            remedy=remedy,
+        )
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Usage of one probe and how long it took."""
+    """Usage of one probe, in how many events its tokens came, and how long it took."""
 
     prompt_tokens: int
     cached_tokens: int | None
+    events: int
     elapsed_s: float
 
 
 class Prober:
-    """Sends single requests as the trials send them."""
+    """Sends single requests as the trials send them; its errors say which probe it was."""
 
     def __init__(self, spec: Spec, url: str) -> None:
         self._api = spec.endpoint.api
         self._model = spec.endpoint.model
         self._url = f"{url}{PATHS[self._api]}"
-        self._client = _client(spec.protocol.request_timeout_s)
+        self._timeout_s = spec.protocol.request_timeout_s
+        self._sent = 0
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._client.close()
-
-    def ask(self, prompt: Sequence[int] | str, tokens: int) -> Reply:
-        """Ask for exactly `tokens` tokens.
+    def ask(self, name: str, prompt: Sequence[int] | str, tokens: int) -> Reply:
+        """Ask for exactly `tokens` tokens; `name` is what errors call the probe.
 
         Raises:
-            EngineError: refused, no usage, or another number of tokens.
+            EngineError: refused, no whole answer, no usage, usage that is no count, or another
+                number of tokens.
         """
-        begun = time.monotonic()
-        summary, fault = self._send(self._model, prompt, tokens)
-        elapsed_s = time.monotonic() - begun
-        if fault is not None:
+        with self._named(name):
+            begun = time.monotonic()
+            summary, fault = self._send(self._model, prompt, tokens)
+            elapsed_s = time.monotonic() - begun
+            if fault is not None:
+                raise EngineError(
+                    Problem(
+                        f"the engine refuses a probe: {fault}", field="endpoint", found=self._url
+                    )
+                )
+            prompt_tokens = self._require_tokens(summary, tokens)
+        return Reply(prompt_tokens, summary.cached_tokens, summary.events, elapsed_s)
+
+    def accepts(self, name: str, model: str, prompt: Sequence[int] | str) -> bool:
+        """Tell whether the engine answers under this model name.
+
+        Raises:
+            EngineError: no whole answer.
+        """
+        with self._named(name):
+            return self._send(model, prompt, 2)[1] is None
+
+    @contextmanager
+    def _named(self, name: str) -> Iterator[None]:
+        self._sent += 1
+        try:
+            yield
+        except EngineError as error:
+            which = f"probe {self._sent}, {name}"
             raise EngineError(
-                Problem(f"the engine refuses a probe: {fault}", field="endpoint", found=self._url)
+                *(replace(problem, what=f"{which}: {problem.what}") for problem in error.problems)
+            ) from error
+
+    def _send(
+        self, model: str, prompt: Sequence[int] | str, tokens: int
+    ) -> tuple[StreamSummary, str | None]:
+        """Return what a streamed answer said, and what went wrong."""
+        answer = request(
+            self._url,
+            deadline_s=self._timeout_s,
+            content=request_body(self._api, model, prompt, tokens),
+            max_bytes=max(MAX_BYTES, _BYTES_PER_TOKEN * tokens),
+        )
+        parser = StreamParser()
+        if answer.status != 200:
+            text = error_text(answer.body) or clean_text(answer.body.decode("utf-8", "replace"))
+            return parser.summary(), f"HTTP {answer.status}: {text}"
+        _require_counts(answer.body)
+        parser.feed(0, 0, 0, answer.body)
+        summary = parser.finish(0, 0)
+        return summary, summary.error
+
+    def _require_tokens(self, summary: StreamSummary, tokens: int) -> int:
+        """Return the prompt tokens of an answer of `tokens` tokens."""
+        got = summary.output_tokens
+        if got != tokens and not (summary.ended or summary.finish_reason):
+            # Where the end of the connection ends the answer, HTTP cannot tell that it broke off.
+            raise EngineError(
+                Problem(
+                    "the answer broke off: no finish reason and no [DONE]",
+                    field="endpoint.url",
+                    found=self._url,
+                    remedy="The engine's log may say why.",
+                )
             )
-        if summary.prompt_tokens is None or summary.output_tokens is None:
+        if summary.prompt_tokens is None or got is None:
             raise EngineError(
                 Problem(
                     "the engine reports no usage, so tokens cannot be counted",
                     field="stream_options.include_usage",
                 )
             )
-        if summary.output_tokens != tokens:
+        if got != tokens:
             raise EngineError(
                 Problem(
                     "the engine does not give the number of tokens asked for",
                     field="ignore_eos, min_tokens, max_tokens",
-                    found=f"{summary.output_tokens} tokens for a prompt of {summary.prompt_tokens}",
+                    found=f"{got} tokens for a prompt of {summary.prompt_tokens}",
                     expected=f"{tokens} tokens",
                     remedy="Use an engine that honours ignore_eos or min_tokens; if the prompt "
                     "and the answer together are long, give it more context.",
                 )
             )
-        return Reply(summary.prompt_tokens, summary.cached_tokens, elapsed_s)
-
-    def accepts(self, model: str, prompt: Sequence[int] | str) -> bool:
-        """Tell whether the engine answers under this model name."""
-        return self._send(model, prompt, 2)[1] is None
-
-    def _send(
-        self, model: str, prompt: Sequence[int] | str, tokens: int
-    ) -> tuple[StreamSummary, str | None]:
-        """Return what a streamed answer said, and what went wrong."""
-        parser = StreamParser()
-        body = request_body(self._api, model, prompt, tokens)
-        headers = {"content-type": "application/json", "accept-encoding": "identity"}
-        with (
-            _engine_errors(self._url),
-            self._client.stream("POST", self._url, content=body, headers=headers) as response,
-        ):
-            if response.status_code != 200:
-                data = response.read()
-                text = error_text(data) or clean_text(data.decode("utf-8", "replace"))
-                return parser.summary(), f"HTTP {response.status_code}: {text}"
-            for piece in response.iter_raw():
-                parser.feed(time.monotonic_ns(), 0, 0, piece)
-        summary = parser.finish(time.monotonic_ns(), 0)
-        return summary, summary.error
+        return summary.prompt_tokens
 
 
-def _client(timeout_s: float = _CONTROL_TIMEOUT_S) -> httpx2.Client:
-    return httpx2.Client(
-        # A proxy of the environment must not stand between us and the engine.
-        trust_env=False,
-        timeout=httpx2.Timeout(timeout_s, connect=5.0),
-        # A connection for each request: llama.cpp closes kept ones without notice after seconds,
-        # and the library does not send again what it sent on a closed connection.
-        limits=httpx2.Limits(max_keepalive_connections=0),
-    )
+_COUNTS = (
+    ("prompt_tokens",),
+    ("completion_tokens",),
+    ("prompt_tokens_details", "cached_tokens"),
+    ("prompt_cache_hit_tokens",),
+)
 
 
-@contextmanager
-def _engine_errors(url: str) -> Iterator[None]:
-    """The one place where errors of the HTTP library become ours."""
-    try:
-        yield
-    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-        raise EngineError(
-            Problem(
-                f"no engine answers: {clean_text(str(error)) or type(error).__name__}",
-                field="endpoint.url",
-                found=url,
-                remedy="Start the engine, or correct the address (without /v1).",
+def _require_counts(stream: bytes) -> None:
+    """Refuse usage that `StreamParser` would have to take for "not told"."""
+    splitter = EventSplitter()
+    for event in (*splitter.feed(stream), *splitter.finish()):
+        try:
+            usage = _inner(json.loads(event), "usage")
+        except (ValueError, RecursionError):
+            continue  # `[DONE]`, or an error of the parser's
+        for path in _COUNTS:
+            value = usage
+            for key in path:
+                value = _inner(value, key)
+            if value is None or (type(value) is int and 0 <= value < 2**53):
+                continue
+            plain = isinstance(value, str | int | float)
+            raise EngineError(
+                Problem(
+                    "the engine's usage holds no count",
+                    field=".".join(("usage", *path)),
+                    found=clean_text(json.dumps(value) if plain else type(value).__name__),
+                    expected="a whole number from 0 to 2^53 - 1",
+                )
             )
-        ) from error
 
 
-def _mapping(response: httpx2.Response) -> dict[str, JsonValue]:
-    if response.status_code != 200:
+def _get(url: str) -> Answer:
+    return request(url, deadline_s=_DEADLINE_S)
+
+
+def _mapping(answer: Answer) -> dict[str, JsonValue]:
+    if answer.status != 200:
         return {}
     try:
-        value = json.loads(response.content)
+        value = json.loads(answer.body)
     except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
@@ -276,12 +336,12 @@ def _llama_build(build_info: JsonValue) -> tuple[str | None, str | None]:
     return number, commit if commit and commit != "unknown" else None
 
 
-def _process_start(response: httpx2.Response) -> str | None:
-    match = re.search(r"^process_start_time_seconds ([0-9.e+]+)$", response.text, re.MULTILINE)
-    if match is None or response.status_code != 200:
+def _process_start(answer: Answer) -> str | None:
+    match = re.search(rb"^process_start_time_seconds ([0-9.e+]+)$", answer.body, re.MULTILINE)
+    if match is None or answer.status != 200:
         return None
     try:
         started = datetime.fromtimestamp(float(match[1]), UTC)
     except (ValueError, OverflowError, OSError):
         return None
-    return started.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    return utc_text(started)

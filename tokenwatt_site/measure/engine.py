@@ -15,7 +15,6 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
@@ -23,6 +22,7 @@ from urllib.parse import urlsplit
 from tokenwatt_site.canonical import clean_text
 from tokenwatt_site.errors import EngineError, Problem
 from tokenwatt_site.measure import guardian
+from tokenwatt_site.measure.clock import utc_now
 from tokenwatt_site.measure.endpoint import answers, read_back
 
 GRACE_S = 10.0
@@ -109,7 +109,7 @@ def launch(
     ]
     variables = {**os.environ, **environment}
     _require_command(command[0], variables)
-    started = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    started = utc_now()
     with _Process(command, variables, log) as process:
         url = f"http://127.0.0.1:{port}"
         _wait_until_ready(process, url, models_path, ready_timeout_s)
@@ -141,7 +141,6 @@ class _Process:
     def __init__(self, command: list[str], environment: dict[str, str], log: Path) -> None:
         self._command = command
         self._environment = environment
-        self.log_path = log
         self.log_path = log
         self._log_start = 0
         self._exit_text: str | None = None

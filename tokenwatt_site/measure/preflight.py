@@ -13,7 +13,7 @@ from tokenwatt_site.evidence import Board
 from tokenwatt_site.measure.endpoint import EngineFacts, Prober, Reply
 from tokenwatt_site.measure.power import PowerMeter
 from tokenwatt_site.run import ReadBack
-from tokenwatt_site.spec import NOT_RECORDED, Accelerator, Lengths, Lognormal, Spec
+from tokenwatt_site.spec import NOT_RECORDED, Accelerator, Spec
 
 _UNKNOWN_MODEL = "tokenwatt-no-such-model"
 _ENDS_SOON = "Answer with one word. Question: Is water wet? Answer:"
@@ -135,39 +135,52 @@ def preflight(
         prompt: gives a fresh prompt by (number, tokens), as ids or, for chat, as words.
 
     Raises:
-        EngineError: naming the field: a length that is not honoured, no usage, prompt tokens that
-            differ by more than max(2, 1%), cached tokens in a fresh prompt, a context too small.
+        EngineError: naming the probe or the field: no whole answer, a length that is not honoured,
+            no usage or usage that is no count, tokens all at once beside a TPOT objective, prompt
+            tokens that differ by more than max(2, 1%), cached tokens in a fresh prompt, a context
+            too small.
     """
-    longest_in, longest_out = _longest(spec.setup.input_tokens), _longest(spec.setup.output_tokens)
+    longest_in, longest_out = spec.setup.input_tokens.longest, spec.setup.output_tokens.longest
     _require_context(facts, longest_in + longest_out)
-    with Prober(spec, url) as probe:
-        fixed = probe.ask(_ENDS_SOON, _FIXED_TOKENS)
-        low, high = 16, max(32, min(272, longest_in))
-        first = probe.ask(prompt(0, low), 2)
-        fresh = prompt(1, high)
-        second = probe.ask(fresh, 2)
-        overhead = 0
-        if spec.endpoint.api == "chat":
-            overhead = max(0, first.prompt_tokens - low)
-            _require_context(facts, longest_in + longest_out + overhead)
-        for reply, count in ((first, low), (second, high)):
-            _require_prompt(reply, count, overhead)
-        again = probe.ask(fresh, 2)
-        longest_s = (
-            fixed.elapsed_s * longest_out / _FIXED_TOKENS + second.elapsed_s * longest_in / high
-        )
-        if longest_s <= _LONGEST_S:
-            _require_prompt(probe.ask(prompt(2, longest_in), longest_out), longest_in, overhead)
-        return Preflight(
-            accepts_unknown_model=probe.accepts(_UNKNOWN_MODEL, prompt(3, low)),
-            chat_overhead_tokens=overhead,
-            repeat_cached_tokens=again.cached_tokens,
-            longest_asked=longest_s <= _LONGEST_S,
-        )
+    probe = Prober(spec, url)
+    fixed = probe.ask("an answer of fixed length", _ENDS_SOON, _FIXED_TOKENS)
+    _require_stream(spec, fixed)
+    low, high = 16, max(32, min(272, longest_in))
+    first = probe.ask("a short prompt", prompt(0, low), 2)
+    fresh = prompt(1, high)
+    second = probe.ask("a longer prompt", fresh, 2)
+    overhead = 0
+    if spec.endpoint.api == "chat":
+        overhead = max(0, first.prompt_tokens - low)
+        _require_context(facts, longest_in + longest_out + overhead)
+    for reply, count in ((first, low), (second, high)):
+        _require_prompt(reply, count, overhead)
+    again = probe.ask("the longer prompt again", fresh, 2)
+    longest_s = fixed.elapsed_s * longest_out / _FIXED_TOKENS + second.elapsed_s * longest_in / high
+    if longest_s <= _LONGEST_S:
+        longest = probe.ask("the longest prompt and answer", prompt(2, longest_in), longest_out)
+        _require_prompt(longest, longest_in, overhead)
+    return Preflight(
+        accepts_unknown_model=probe.accepts(
+            "an unknown model name", _UNKNOWN_MODEL, prompt(3, low)
+        ),
+        chat_overhead_tokens=overhead,
+        repeat_cached_tokens=again.cached_tokens,
+        longest_asked=longest_s <= _LONGEST_S,
+    )
 
 
-def _longest(lengths: Lengths) -> int:
-    return lengths.max if isinstance(lengths, Lognormal) else lengths.tokens
+def _require_stream(spec: Spec, reply: Reply) -> None:
+    if reply.events == 1 and any(objective.metric == "tpot" for objective in spec.setup.slo):
+        raise EngineError(
+            Problem(
+                "TPOT cannot be measured on an answer that comes as a whole",
+                field="setup.slo",
+                found=f"all {_FIXED_TOKENS} tokens in one event",
+                expected="a stream token by token",
+                remedy="Turn off output buffering between here and the engine.",
+            )
+        )
 
 
 def _require_context(facts: EngineFacts, tokens: int) -> None:

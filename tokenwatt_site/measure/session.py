@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
@@ -26,28 +25,28 @@ from tokenwatt_site.errors import (
     Problem,
 )
 from tokenwatt_site.goodput import bracket
+from tokenwatt_site.journal import Entry
 from tokenwatt_site.measure import search
 from tokenwatt_site.measure.client import Target
+from tokenwatt_site.measure.clock import utc_now
 from tokenwatt_site.measure.endpoint import read_back
 from tokenwatt_site.measure.engine import RunningEngine, attach, launch
 from tokenwatt_site.measure.power import PowerMeter, Sampler, open_meter
 from tokenwatt_site.measure.preflight import compare, preflight
-from tokenwatt_site.measure.trial import Progress, TrialResult, run_trial
+from tokenwatt_site.measure.trial import Progress, run_trial
 from tokenwatt_site.measure.workfolder import Measured, WorkFolder
 from tokenwatt_site.spec import Spec
-from tokenwatt_site.trials import Trial, read_trials, verdict
+from tokenwatt_site.trials import Trial, fault, highest_rate_urps, read_trials, verdict
 from tokenwatt_site.workload import (
+    SEED_RULE,
     Realisation,
-    prompt_ids,
-    prompt_words,
+    prompt,
     trial_key,
     workload_of,
 )
 
 MAX_INVALID = 3
 """How often one rate is tried: a moment of other load on the machine is no verdict."""
-
-SEED_RULE = "HMAC-SHA256(nonce, configuration|repeat|trial)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +57,10 @@ class Events:
     say: Callable[[str], None]
 
 
+MAX_SILENT = 2
+"""After so many trials without one whole answer the engine is at fault, not the rate."""
+
+
 def measure(spec: Spec, folder: Path, events: Events) -> Measured:
     """Run the protocol of `spec`, or what is missing of it, in `folder`.
 
@@ -66,35 +69,42 @@ def measure(spec: Spec, folder: Path, events: Events) -> Measured:
         InvalidMeasurement: the same rate was INVALID MAX_INVALID times.
         Interrupted: by the user.
     """
-    session = _Session(spec, folder, events)
-    session.run()
-    return session.work.measured(spec)
+    with WorkFolder(folder, utc_now) as work:
+        _Session(spec, work, events).run()
+        return work.measured(spec)
 
 
 def kept(spec: Spec, folder: Path) -> Measured:
     """Return what an interrupted session left in `folder`."""
-    return WorkFolder(folder, _utc_now).measured(spec)
+    with WorkFolder(folder, utc_now) as work:
+        return work.measured(spec)
 
 
 @dataclass(frozen=True, slots=True)
 class _Launched:
     """One launch of the engine, ready for trials."""
 
+    line: Entry
     repeat: int
     engine: RunningEngine
     realisation: Realisation
-    chat_overhead: int
+
+    @property
+    def chat_overhead(self) -> int:
+        return int(self.line.data["chat_overhead"])
 
 
 class _Session:
-    def __init__(self, spec: Spec, folder: Path, events: Events) -> None:
+    def __init__(self, spec: Spec, work: WorkFolder, events: Events) -> None:
         self._spec = spec
         self._events = events
         self._workload = workload_of(spec.setup)
         opened = open_meter(spec.setup.power.sensor, spec.setup.accelerator.count)
         self._meter: PowerMeter | None = None if isinstance(opened, str) else opened
-        self.work = WorkFolder(folder, _utc_now)
-        self._journal = self.work.journal
+        self.work = work
+        self._journal = work.journal
+        if self._meter is None and spec.setup.power.sensor != "none":
+            events.say(f"power is not covered: {opened}")
         if not self._journal.lines:
             self._open(opened if isinstance(opened, str) else None)
         opening = self._journal.lines[0].data
@@ -102,7 +112,7 @@ class _Session:
             raise EnvironmentProblem(
                 Problem(
                     "holds the measurement of another spec",
-                    file=str(folder),
+                    file=str(work.path),
                     remedy="Give the spec that it was started with, or start a new measurement.",
                 )
             )
@@ -112,7 +122,7 @@ class _Session:
             raise EnvironmentProblem(
                 Problem(
                     "was begun before this machine was restarted, and its clock is gone",
-                    file=str(folder),
+                    file=str(work.path),
                     remedy="Start a new measurement.",
                 )
             )
@@ -146,13 +156,7 @@ class _Session:
                     self._ask_for_restart(repeat)
         except KeyboardInterrupt:
             self._journal.append("interrupted", why="by the user")
-            raise Interrupted(
-                Problem(
-                    "interrupted; what was measured is kept",
-                    file=str(self.work.path),
-                    remedy=f"Go on with: tokenwatt-site measure --resume {self.work.path}",
-                )
-            ) from None
+            raise Interrupted("interrupted") from None
         if self._journal.lines[-1].event != "close":
             self._journal.append("close")
 
@@ -162,8 +166,7 @@ class _Session:
                 f"repeat {repeat} of {self._spec.protocol.repeats} is done; every repeat needs its"
                 " own launch, and an attached engine is not ours to restart",
                 file=str(self.work.path),
-                remedy="Restart the engine, then:"
-                f" tokenwatt-site measure --resume {self.work.path}",
+                remedy="Restart the engine, then go on.",
             )
         )
 
@@ -187,15 +190,13 @@ class _Session:
         self._require_new_launch(repeat, engine)
         facts = read_back(engine.url)
         read_back_rows = compare(spec, facts, self._meter)
-        check_key = trial_key(self._nonce, spec.configuration_id, repeat, 0)
-
-        def fresh_prompt(number: int, tokens: int) -> str | list[int]:
-            if spec.endpoint.api == "chat":
-                return prompt_words(check_key, number, tokens)
-            return prompt_ids(check_key, number, tokens, spec.endpoint.vocabulary)
-
-        ready = preflight(spec, engine.url, facts, fresh_prompt)
-        self._journal.append(
+        # Fresh for every launch: an attached engine may still hold what an earlier one asked.
+        launches = sum(line.event == "launch" for line in self._journal.lines)
+        key = trial_key(self._nonce, spec.configuration_id, repeat, -launches)
+        ready = preflight(
+            spec, engine.url, facts, lambda row, tokens: prompt(spec.endpoint, key, row, tokens)
+        )
+        launch_line = self._journal.append(
             "launch",
             repeat=repeat,
             start=spec.endpoint.start,
@@ -213,7 +214,7 @@ class _Session:
             repeat, lead_in=protocol.lead_in, scored=protocol.scored, tail=protocol.tail
         )
         with self._sampling():
-            self._search(_Launched(repeat, engine, realisation, ready.chat_overhead_tokens))
+            self._search(_Launched(launch_line, repeat, engine, realisation))
 
     def _require_new_launch(self, repeat: int, engine: RunningEngine) -> None:
         starts = {
@@ -237,40 +238,67 @@ class _Session:
         start = previous or round(protocol.start_rate * 1e6)
         seen: list[tuple[int, Literal["PASS", "FAIL"]]] = []
         invalid: Counter[int] = Counter()
+        silent = 0
         while (
             rate := search.next_rate(
                 seen,
                 start_urps=start,
-                max_urps=round(protocol.max_rate * 1e6),
+                max_urps=highest_rate_urps(self._spec, launched.realisation),
                 ratio=protocol.bracket_ratio,
                 predicted=previous is not None,
             )
         ) is not None:
             left = search.trials_left(seen, protocol.bracket_ratio)
-            trial = self._trial(launched, rate, left)
+            trial, errors = self._trial(launched, rate, left)
             outcome, reason = verdict(self._spec, trial)
             self._events.say(_trial_line(trial, outcome, reason))
+            for message in errors:
+                self._events.say(f"  {message}")
             if not trial.engine_alive:
                 ended = launched.engine.exit_text() or "nothing answers there"
-                raise EngineError(
-                    f"the engine ended in trial {trial.number} ({ended});"
-                    f" what was measured is kept in {self.work.path}"
-                )
+                raise EngineError(f"the engine ended in trial {trial.number} ({ended})")
             if outcome != "INVALID":
                 seen.append((rate, outcome))
-            else:
-                invalid[rate] += 1
-                if invalid[rate] == MAX_INVALID:
-                    raise InvalidMeasurement(
+                silent = 0 if trial.complete else silent + 1
+                if silent == MAX_SILENT:
+                    raise EngineError(
                         Problem(
-                            f"INVALID {MAX_INVALID} times at {rate / 1e6:g} requests/s: {reason}",
-                            file=str(self.work.path),
-                            remedy="What was measured is kept. Look for other load on this"
-                            " machine, then start again.",
+                            f"no request of {MAX_SILENT} trials in a row was answered in full",
+                            found=reason,
+                            remedy="Look at the engine's own log.",
                         )
                     )
+                continue
+            invalid[rate] += 1
+            if not self._may_try_again(trial, invalid[rate]):
+                return
 
-    def _trial(self, launched: _Launched, rate_urps: int, trials_left: int) -> Trial:
+    def _may_try_again(self, trial: Trial, times: int) -> bool:
+        """Tell whether a rate that was INVALID `times` times is offered again.
+
+        Demo mode ends its search there and publishes what it has; the others end with an error.
+        """
+        found = fault(self._spec, trial)
+        if found is not None and found.transient and times < MAX_INVALID:
+            return True
+        if self._spec.protocol.mode == "demo":
+            self._events.say("the search ends here, with what there is")
+            return False
+        raise InvalidMeasurement(
+            Problem(
+                f"INVALID {times} times at {trial.rate_urps / 1e6:g} requests/s:"
+                f" {found.reason if found else ''}",
+                remedy="When other load on this machine has ended, go on with:"
+                f" tokenwatt-site measure --resume {self.work.path}"
+                if found is not None and found.transient
+                else "Correct the spec, and start a new measurement.",
+            )
+        )
+
+    def _trial(
+        self, launched: _Launched, rate_urps: int, trials_left: int
+    ) -> tuple[Trial, tuple[str, ...]]:
+        """Offer one rate; return the trial and the commonest error messages."""
         spec = self._spec
         engine = launched.engine
         number = 1 + sum(line.event == "trial_start" for line in self._journal.lines)
@@ -282,7 +310,7 @@ class _Session:
             realisation=launched.realisation.number,
             realisation_hash=launched.realisation.hash,
         )
-        result: TrialResult = run_trial(
+        offered = run_trial(
             spec,
             launched.realisation,
             Target.from_url(engine.url, spec.endpoint.api),
@@ -295,24 +323,22 @@ class _Session:
             # Asking an attached engine takes a connection; the hot path must not wait for it.
             alive=engine.alive if spec.endpoint.start == "launch" else lambda: True,
             report=self._events.progress,
+            keep=lambda records: self.work.keep_requests(number, records),
         )
-        alive = not result.engine_ended and engine.alive()
-        offered = result.offered
         self.work.keep_requests(number, offered.records)
         end = self._journal.append(
             "trial_end",
             repeat=launched.repeat,
             trial=number,
             epoch_ns=offered.epoch_ns - self._origin_ns,
-            stopped_early=result.stopped_early,
-            tail_ran_out=result.tail_ran_out,
-            engine_alive=alive,
+            engine_alive=engine.alive(),
             stamps=offered.stamps,
             connects=offered.connects,
             redials=offered.redials,
             errors=list(offered.errors),
         )
-        return Trial.from_journal(start, end, launched.realisation, offered.records)
+        trial = Trial.from_journal(launched.line, start, end, launched.realisation, offered.records)
+        return trial, offered.errors
 
     def _highest_pass(self, repeat: int) -> int | None:
         rates: dict[str, list[int]] = {"PASS": [], "FAIL": [], "INVALID": []}
@@ -343,7 +369,3 @@ class _Session:
 def _trial_line(trial: Trial, outcome: str, reason: str | None) -> str:
     text = f"trial {trial.number}: {trial.rate_urps / 1e6:.3f} requests/s {outcome}"
     return f"{text} ({reason})" if reason else text
-
-
-def _utc_now() -> str:
-    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

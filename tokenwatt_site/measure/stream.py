@@ -178,6 +178,9 @@ class StreamParser:
         if self._events == 0 and self._usage_ns is not None and self._error is None:
             # Tokens are known to have come, without text and at no time but this.
             self._token(self._usage_ns[0], self._usage_ns[1], self._counted)
+        if self._events == 1 and self._output_tokens is not None:
+            # The one event carried them all, whatever it told: there is no time between tokens.
+            self._first_tokens = max(1, self._output_tokens)
         return self.summary()
 
     def summary(self) -> StreamSummary:

@@ -10,7 +10,7 @@ from tokenwatt_site.goodput import Outcome, decide, judge
 from tokenwatt_site.measure.client import Offered, PlannedRequest, Target, offer
 from tokenwatt_site.measure.endpoint import request_body
 from tokenwatt_site.spec import Spec
-from tokenwatt_site.workload import Realisation, prompt_ids, prompt_words, trial_key
+from tokenwatt_site.workload import Realisation, prompt, trial_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,16 +33,6 @@ class Progress:
     outcome: Outcome
 
 
-@dataclass(frozen=True, slots=True)
-class TrialResult:
-    """What a trial left behind. `engine_ended`: seen while it ran."""
-
-    offered: Offered
-    stopped_early: bool
-    tail_ran_out: bool
-    engine_ended: bool
-
-
 def plan_requests(
     spec: Spec, realisation: Realisation, rate_urps: int, key: bytes, chat_overhead: int
 ) -> tuple[PlannedRequest, ...]:
@@ -60,13 +50,10 @@ def plan_requests(
     for number, (row, due_ns) in enumerate(
         zip(realisation.rows, realisation.due_ns(rate_urps), strict=True)
     ):
-        prompt: str | list[int]
-        if endpoint.api == "chat":
-            # A prompt shorter than the template's own tokens cannot be asked for.
-            prompt = prompt_words(key, number, max(1, row.input_tokens - chat_overhead))
-        else:
-            prompt = prompt_ids(key, number, row.input_tokens, endpoint.vocabulary)
-        body = request_body(endpoint.api, endpoint.model, prompt, row.output_tokens)
+        # A prompt shorter than the template's own tokens cannot be asked for.
+        tokens = max(1, row.input_tokens - chat_overhead)
+        words = prompt(endpoint, key, number, tokens)
+        body = request_body(endpoint.api, endpoint.model, words, row.output_tokens)
         planned.append(PlannedRequest(number, due_ns, body, row.input_tokens, row.output_tokens))
     return tuple(planned)
 
@@ -84,7 +71,8 @@ def run_trial(
     trials_left: int,
     alive: Callable[[], bool],
     report: Callable[[Progress], None],
-) -> TrialResult:
+    keep: Callable[[tuple[RequestRecord, ...]], None],
+) -> Offered:
     """Offer `realisation` at `rate_urps` until the verdict is certain.
 
     A trial that passes goes on until its last scored request ends; one that fails is stopped as
@@ -102,23 +90,24 @@ def run_trial(
         trials_left: for the progress display.
         alive: tells at once whether the engine's process is there; called while requests run.
         report: takes the progress, about twice a second; must return at once.
+        keep: takes what was seen, at most half a second ago, of a trial that is broken off.
     """
     key = trial_key(nonce, spec.configuration_id, repeat, trial)
     plan = plan_requests(spec, realisation, rate_urps, key, chat_overhead)
     scored_rows = realisation.scored_rows
     scored_end_ns = plan[scored_rows[-1]].due_ns
-    stopped_early = tail_ran_out = engine_ended = False
+
+    latest: Sequence[RequestRecord] = ()
 
     def watch(now_ns: int, records: Sequence[RequestRecord]) -> bool:
-        nonlocal stopped_early, tail_ran_out, engine_ended
+        nonlocal latest
+        latest = records
         scored = [r for r in records if r.row in scored_rows]
         judgements = [judge(o, scored, realisation.scored - len(scored)) for o in spec.setup.slo]
         outcome = decide(judgements)
         done = sum(r.status is not Status.CENSORED for r in scored)
         finished = done == realisation.scored
         in_flight = sum(r.status is Status.CENSORED for r in records)
-        if len(records) == len(plan) and not finished and now_ns > plan[-1].due_ns:
-            tail_ran_out = True
         ended = [r for r in scored if r.status is not Status.CENSORED]
         report(
             Progress(
@@ -143,18 +132,20 @@ def run_trial(
                 outcome=outcome,
             )
         )
-        engine_ended = not alive()
-        stopped_early = not finished and (engine_ended or outcome == "FAIL")
-        return finished or stopped_early
+        return finished or outcome == "FAIL" or not alive()
 
-    offered = offer(
-        plan,
-        target,
-        repeat=repeat,
-        trial=trial,
-        request_timeout_ns=round(spec.protocol.request_timeout_s * 1e9),
-        watch=watch,
-    )
+    try:
+        offered = offer(
+            plan,
+            target,
+            repeat=repeat,
+            trial=trial,
+            request_timeout_ns=round(spec.protocol.request_timeout_s * 1e9),
+            watch=watch,
+        )
+    except KeyboardInterrupt:
+        keep(tuple(latest))
+        raise
     # A trial shorter than the watcher's interval was not looked at yet.
-    watch(max(record.end_ns for record in offered.records), offered.records)
-    return TrialResult(offered, stopped_early, tail_ran_out, engine_ended)
+    watch(max((r.end_ns for r in offered.records), default=0), offered.records)
+    return offered

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import platform
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from tokenwatt_site import __version__
 from tokenwatt_site.canonical import canonical_bytes
@@ -21,9 +23,9 @@ from tokenwatt_site.evidence import (
     encode_requests,
 )
 from tokenwatt_site.journal import Journal
-from tokenwatt_site.run import SIMULATED_ENGINE, Conditions, ReadBack
+from tokenwatt_site.run import Conditions, ReadBack
 from tokenwatt_site.spec import Spec
-from tokenwatt_site.trials import Evidence
+from tokenwatt_site.trials import Evidence, Told
 
 MIN_FREE_BYTES = 64 << 20
 
@@ -45,18 +47,36 @@ class Measured:
 
 
 class WorkFolder:
-    """Keeps what was measured from the moment it was."""
+    """Keeps what was measured from the moment it was; held by one process at a time.
+
+    A context manager: leaving it lets another process in.
+    """
 
     def __init__(self, path: Path, now: Callable[[], str]) -> None:
         """Make or reopen the folder; `now` gives the time of a journal line.
 
         Raises:
-            EnvironmentProblem: it cannot be made, or the disk is nearly full.
+            EnvironmentProblem: it cannot be made, another process has it, or the disk is nearly
+                full.
             InputError: its journal's chain is broken.
         """
         _require_space(path)
         self.path = path
+        self._lock = (path / "lock").open("wb")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self._lock.close()
+            raise EnvironmentProblem(
+                Problem("is in use by another measurement", file=str(path))
+            ) from error
         self.journal = Journal(path / "journal.jsonl", now)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.close()
 
     def keep_requests(self, trial: int, records: tuple[RequestRecord, ...]) -> None:
         self._write(f"requests-{trial:04d}.jsonl", encode_requests(records))
@@ -77,9 +97,7 @@ class WorkFolder:
     def measured(self, spec: Spec) -> Measured:
         """Return all evidence of a session that ended and the conditions it ran under."""
         evidence = self.evidence()
-        launches = [line.data for line in evidence.journal if line.event == "launch"]
-        stamps = {n.data.get("stamps") for n in evidence.journal if n.event == "trial_end"}
-        told = launches[-1]["read_back"] if launches else []
+        told = Told.by(evidence.journal)
         conditions = Conditions(
             started=evidence.journal[0].at,
             ended=evidence.journal[-1].at,
@@ -88,12 +106,14 @@ class WorkFolder:
             python=platform.python_version(),
             tool_version=__version__,
             board_uuids=tuple(b.uuid for b in evidence.power.boards) if evidence.power else (),
-            read_back=tuple(ReadBack.model_validate_json(canonical_bytes(item)) for item in told),
-            stamps="kernel" if stamps == {"kernel"} else "user space",
+            read_back=tuple(
+                ReadBack.model_validate_json(canonical_bytes(item)) for item in told.read_back
+            ),
+            stamps=told.stamps,
         )
         return Measured(
             spec=spec,
-            simulated=any(launch.get("engine") == SIMULATED_ENGINE for launch in launches),
+            simulated=told.simulated,
             interrupted=evidence.journal[-1].event == "interrupted",
             evidence=evidence,
             conditions=conditions,

@@ -98,7 +98,8 @@ def distribution(
     Args:
         chart_id: unique on the page.
         name: of the metric.
-        points: (milliseconds, per cent of requests).
+        points: (milliseconds, per cent of requests); where the others did not end well they stop
+            below 100.
         limits: (label, limit in ms, quantile in per cent).
     """
     end = 1.06 * max([x for x, _ in points] + [limit for _, limit, _ in limits])
@@ -126,10 +127,13 @@ def distribution(
             ),
         ]
     said = "; ".join(f"{label} at {quantile:g}% of requests" for label, _, quantile in limits)
+    top = max((share for _, share in points), default=100.0)
+    end_words = "" if top >= 100 else f" It ends at {top:g}% of requests."
     return Chart(
         chart_id,
         f"{name}: share of requests at or below each value",
-        f"A rising step curve of {len(points)} order statistics. Limits: {said or 'none'}.",
+        f"A rising step curve of {len(points)} order statistics.{end_words}"
+        f" Limits: {said or 'none'}.",
         _both(layers, 240),
     )
 

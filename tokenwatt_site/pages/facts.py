@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from tokenwatt_site.canonical import JsonValue
 from tokenwatt_site.configuration import Configuration
 from tokenwatt_site.eligibility import Exclusion
 
@@ -34,15 +33,6 @@ class Fact:
 def facts(configuration: Configuration, exclusions: Sequence[Exclusion]) -> tuple[Fact, ...]:
     """Return the facts about the headline run of a configuration."""
     return tuple(_facts(configuration, exclusions))
-
-
-def count_numbers(value: JsonValue) -> int:
-    """Count the numbers in plain JSON values; true and false are none."""
-    if isinstance(value, dict):
-        return sum(count_numbers(item) for item in value.values())
-    if isinstance(value, list):
-        return sum(count_numbers(item) for item in value)
-    return int(isinstance(value, int | float) and not isinstance(value, bool))
 
 
 def _facts(configuration: Configuration, exclusions: Sequence[Exclusion]) -> Iterator[Fact]:
@@ -80,7 +70,7 @@ def _facts(configuration: Configuration, exclusions: Sequence[Exclusion]) -> Ite
         f"{len(run.evidence)} files, {size:,} bytes uncompressed, lie beside the run.",
         "Anyone can look. Not that the records are complete.",
     )
-    total = count_numbers(run.claims.to_json())
+    total = head.claims.numbers
     yield Fact(
         "recomputed",
         "yes",

@@ -6,6 +6,7 @@ back to a neutral one. What was not measured is a frame with the reason, never a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -109,6 +110,7 @@ def _attainment(claims: Claims, slo: Sequence[Objective]) -> Figure:
             f" {early} of {len(trials)} trials were stopped once their verdict was certain and are"
             " shown at the share known then."
         )
+    note += _failure_words(trials)
     return Figure(
         id="chart-attainment",
         heading=rate_heading(claims),
@@ -117,6 +119,21 @@ def _attainment(claims: Claims, slo: Sequence[Objective]) -> Figure:
         missing=None if drawn else f"{text.NOT_MEASURED}: no trial was completed",
         note=note,
         table=_trial_table(trials) if trials else None,
+    )
+
+
+def _failure_words(trials: Sequence[TrialClaim]) -> str:
+    """Say how many requests of the trials that count ended badly; nothing where none did."""
+    counting = [trial for trial in trials if trial.verdict != "INVALID"]
+    failed = [trial for trial in counting if trial.failures]
+    if not failed:
+        return ""
+    total: Counter[str] = Counter()
+    for trial in failed:
+        total.update(trial.failures)
+    return (
+        f" Requests failed in {len(failed)} of {len(counting)} trials: {text.failures(total)}."
+        " A failed request misses every limit."
     )
 
 
@@ -196,6 +213,7 @@ def _trial_table(trials: Sequence[TrialClaim]) -> Table:
         "Why",
         "Scored",
         "Complete",
+        "Failed requests",
         *(f"{label}: misses / allowed" for label in objectives),
         "Output tok/s",
     )
@@ -208,6 +226,7 @@ def _trial_table(trials: Sequence[TrialClaim]) -> Table:
             t.reason or "every objective held",
             f"{t.scored:,}",
             f"{t.complete:,}",
+            text.failures(t.failures),
             *(f"{o.misses} / {o.allowed}" for o in t.objectives),
             "not known: stopped early"
             if t.output_tokens_per_s is None
@@ -220,6 +239,7 @@ def _trial_table(trials: Sequence[TrialClaim]) -> Table:
 
 def _distributions(claims: Claims, slo: Sequence[Objective]) -> Iterator[Figure]:
     known = {d.key: d for d in claims.distributions}
+    failed = _failed_at_the_top(claims)
     for key in dict.fromkeys(objective.metric for objective in slo):
         name = METRICS[key].label
         own = [o for o in slo if o.metric == key]
@@ -243,11 +263,33 @@ def _distributions(claims: Claims, slo: Sequence[Objective]) -> Iterator[Figure]
             missing=None if found else f"{text.NOT_MEASURED}: no trial met the SLO",
             note=""
             if found is None
-            else f"Order statistics of {found.n:,} scored requests at the highest passing rates.",
+            else f"Order statistics of {found.n:,} scored requests at the highest passing rates."
+            + (
+                f" {failed:,} of {found.n:,} requests did not end well and stand above the top of"
+                " this curve."
+                if failed
+                else ""
+            ),
             table=None
             if found is None
             else (("Quantile", f"{name}, ms"), tuple(text.quantiles(found))),
         )
+
+
+def _failed_at_the_top(claims: Claims) -> int:
+    """Count the scored requests behind the distributions that did not end well.
+
+    E2E is defined for every request that did, so its n has the others beside the complete ones.
+    """
+    looked_at = sum(d.n for d in claims.distributions if d.key == "e2e")
+    return looked_at - sum(trial.complete for trial in _tops(claims)) if looked_at else 0
+
+
+def _tops(claims: Claims) -> tuple[TrialClaim, ...]:
+    """Return each repeat's trial at its highest passing rate, where it has one."""
+    passed = {(t.repeat, t.rate_urps): t for t in reversed(claims.trials) if t.verdict == "PASS"}
+    rates = ((r.repeat, r.highest_pass_urps) for r in claims.repeats)
+    return tuple(passed[repeat, urps] for repeat, urps in rates if urps is not None)
 
 
 def _limit_heading(claims: Claims, objectives: Sequence[Objective]) -> str | None:
@@ -326,14 +368,9 @@ def power_points(log: PowerLog) -> list[tuple[float, float]]:
 
 def _windows(configuration: Configuration) -> list[tuple[int, int]]:
     run = configuration.headline
-    tops = {(r.repeat, r.highest_pass_urps) for r in run.claims.repeats}
-    passed = {
-        (t.repeat, t.trial)
-        for t in run.claims.trials
-        if t.verdict == "PASS" and (t.repeat, t.rate_urps) in tops
-    }
+    tops = {(trial.repeat, trial.trial) for trial in _tops(run.claims)}
     return [
         (trial.epoch_ns + trial.window_ns[0], trial.epoch_ns + trial.window_ns[1])
         for trial in read_trials(run.run.spec, run.evidence)
-        if (trial.repeat, trial.number) in passed
+        if (trial.repeat, trial.number) in tops
     ]

@@ -166,6 +166,7 @@ def _row(
     row: Row, configuration: Configuration, url: str, top: float, shown: Sequence[int]
 ) -> RowView:
     config, goodput = configuration.setup, row.cells[0]
+    launches = len(configuration.claims.repeats)
     metric = METRICS["goodput"]
     cap, interval = None, ""
     if goodput.low is not None and goodput.high is not None:
@@ -194,11 +195,11 @@ def _row(
         tied=row.rank is not None and row.rank.tied,
         simulated=row.simulated,
         cells=tuple(_cell(row.cells[i]) for i in shown),
-        interval=interval or f"n = {goodput.n}: none",
+        interval=interval or f"n = {launches}: none",
         interval_sort="" if goodput.low is None else repr(goodput.low),
         bar=0.0 if goodput.value is None else _BAR_WIDTH * goodput.value / top,
         cap=cap,
-        n=goodput.n,
+        n=launches,
         measured=configuration.headline.run.conditions.started[:10],
         tags=tuple((CODE_WORDS[e.code], e.text) for e in row.excluded),
     )

@@ -34,12 +34,15 @@ TOC = (
 
 @dataclass(frozen=True, slots=True)
 class HistoryRow:
+    """One run. `missing` stands in place of a goodput that there is not."""
+
     date: str
     run_id: str
     signer: str
     mode: str
     repeats: int
-    goodput: str
+    goodput: str | None
+    missing: str
     folder: str | None
     evidence: tuple[tuple[str, str], ...]
 
@@ -99,6 +102,10 @@ def summary_parts(configuration: Configuration) -> Iterator[tuple[str, bool]]:
     yield f"Within {text.slo(config.slo)}, {where} {config.engine.version}", False
     rate, goodput = claims.metric("boundary_rate"), claims.metric("goodput")
     if rate.value is None or goodput.value is None:
+        if (held := _held(claims)) is not None:
+            yield "held", False
+            yield held, True
+            yield f"as its {METRICS['highest_pass_rate'].label.lower()} and", False
         yield f"has no goodput to report ({goodput.reason or rate.reason}).", False
     else:
         yield "served", False
@@ -127,6 +134,12 @@ def summary_parts(configuration: Configuration) -> Iterator[tuple[str, bool]]:
     n = len(claims.repeats)
     mode = configuration.headline.run.spec.protocol.mode
     yield f"{mode.capitalize()} mode, {n} repeat{'s' if n != 1 else ''}.", False
+
+
+def _held(claims: Claims) -> str | None:
+    """The highest passing rate with its unit; None where no trial passed."""
+    claim, metric = claims.metric("highest_pass_rate"), METRICS["highest_pass_rate"]
+    return None if claim.value is None else f"{text.amount(claim.value, metric)} {metric.unit}"
 
 
 def _eyebrow(head: ValidatedRun) -> str:
@@ -207,11 +220,13 @@ def cost(head: ValidatedRun) -> str:
     """Say what this run took, by its own clock."""
     conditions = head.run.conditions
     took = datetime.fromisoformat(conditions.ended) - datetime.fromisoformat(conditions.started)
-    minutes = took.total_seconds() / 60
+    seconds = took.total_seconds()
+    unit, amount = ("minute", seconds / 60) if seconds >= 120 else ("second", seconds)
     measured = head.run.spec.setup
     count = 0 if measured.is_cpu else measured.accelerator.count
-    words = f"{minutes:,.0f} minutes" if minutes >= 10 else f"{minutes:.1f} minutes"
-    return f"This run took {words}" + (f", {count * minutes:,.0f} board-minutes." if count else ".")
+    words = f"{text.number(amount, 0 if amount >= 10 else 1)} {unit}s"
+    boards = f", {text.number(count * amount, 0)} board-{unit}s" if count else ""
+    return f"This run took {words}{boards}."
 
 
 def _digests(head: ValidatedRun) -> tuple[tuple[str, str], ...]:
@@ -237,11 +252,13 @@ def citation(configuration: Configuration) -> str:
         if claim.value is None
         else f"{text.amount(claim.value, metric)} {metric.unit} within the SLO"
     )
+    n = f"n = {len(configuration.claims.repeats)}"
+    sure = n if claim.value is None else text.sureness(claim)
     kind = "simulated, " if head.run.simulated else ""
     day = head.run.conditions.started[:10]
     return (
         f"{head.signer or head.keyid} ({day[:4]}). {configuration.title}: {value},"
-        f" {kind}{head.run.spec.protocol.mode} mode, {text.sureness(claim)}."
+        f" {kind}{head.run.spec.protocol.mode} mode, {sure}."
         f" tokenwatt run {head.run_id[:12]}, {day}."
     )
 
@@ -250,15 +267,16 @@ def _history(configuration: Configuration, links: Links) -> Iterator[HistoryRow]
     for run in configuration.runs:
         claim = run.claims.metric("goodput")
         folder = links.runs.get(run.run_id)
+        held = _held(run.claims)
+        interrupted = ", interrupted" if run.run.status == "interrupted" else ""
         yield HistoryRow(
             date=run.run.conditions.started[:10],
             run_id=run.run_id,
             signer=run.signer or f"unknown key {run.keyid}",
-            mode=run.run.spec.protocol.mode,
+            mode=f"{run.run.spec.protocol.mode}{interrupted}",
             repeats=len(run.claims.repeats),
-            goodput=text.reason(claim)
-            if claim.value is None
-            else text.amount(claim.value, METRICS["goodput"]),
+            goodput=None if claim.value is None else text.amount(claim.value, METRICS["goodput"]),
+            missing=text.reason(claim) + ("" if held is None else f"; {held} held"),
             folder=folder,
             evidence=tuple(
                 (entry.role, f"{folder}/{entry.path}") for entry in run.run.evidence if folder

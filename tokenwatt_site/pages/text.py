@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from tokenwatt_site.metrics import METRICS, Metric
 from tokenwatt_site.run import Distribution, MetricClaim
@@ -129,8 +129,33 @@ def recorded(text: str) -> bool:
     return text != NOT_RECORDED
 
 
+_FAILURES = {
+    "http_error": ("HTTP error", "HTTP errors"),
+    "stream_error": ("stream error", "stream errors"),
+    "disconnected": ("disconnected", "disconnected"),
+    "timed_out": ("timed out", "timed out"),
+    "no_usage": ("without usage", "without usage"),
+    "short_output": ("short output", "short outputs"),
+    "not_sent": ("not sent", "not sent"),
+}
+"""`evidence.Status` in lower case -> (words for one, words for several)."""
+
+
+def failures(counts: Mapping[str, int]) -> str:
+    """Such as "8 HTTP errors, 2 disconnected", from counts by `evidence.Status` in lower case."""
+    return ", ".join(f"{n:,} {_FAILURES[s][n != 1]}" for s, n in counts.items()) or "none"
+
+
+def printable(text: str) -> str:
+    """Escape what is not printable as `repr` does: a file's name may steer a terminal."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 def quantiles(distribution: Distribution) -> list[tuple[str, str]]:
     """The quantiles that a table shows; all hundred are in the run file."""
     shown = (1, 5, 10, 25, 50, 75, 90, 95, 99, 100)
     values = distribution.values_ms
-    return [(f"p{p}", number(values[p - 1], 1)) for p in shown if p <= len(values)]
+    return [
+        (f"p{p}", number(values[p - 1], 1) if p <= len(values) else "did not end well")
+        for p in shown
+    ]

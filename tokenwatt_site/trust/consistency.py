@@ -1,245 +1,183 @@
-"""What must hold between the parts of a run, and within one request. Pure.
-
-These are the contents of the checks 7, 9 and 10 of `trust.verify`, which gives each failure its
-number.
-"""
+"""What must hold between a run and its journal: the contents of check 7 of `trust.verify`. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from datetime import datetime, timedelta
+import re
+from collections.abc import Sequence
 
-from tokenwatt_site.canonical import JsonValue
 from tokenwatt_site.errors import InputError, Problem
-from tokenwatt_site.evidence import PowerLog, RequestRecord, Status
-from tokenwatt_site.journal import Line
+from tokenwatt_site.journal import Entry
 from tokenwatt_site.run import Run
+from tokenwatt_site.trials import Told
+from tokenwatt_site.trust.difference import expect_equal
+from tokenwatt_site.workload import SEED_RULE, workload_of
 
-TOLERANCE = 5e-7
-"""Relative; libm's log and exp differ in the last bits between platforms, far below this."""
+MAX_TRIALS = 2_000
+MAX_PLANNED_ROWS = 4_000_000
+"""Of all trials together: what is planned takes memory also where no request was sent."""
 
-CLOCK_SLACK_NS = 1_000_000
-"""Sends are stamped by us and arrivals by the kernel, whose clocks are paired to within this."""
-
-
-def expect_equal(field: str, found: str, expected: str) -> None:
-    """Raise an InputError that names `field` when two texts differ."""
-    if found != expected:
-        raise InputError(
-            Problem("is not what it should be", field=field, found=found, expected=expected)
-        )
+_NONCE = re.compile(r"[0-9a-f]{64}")
 
 
-def first_difference(
-    found: JsonValue, expected: JsonValue, path: str
-) -> tuple[str, JsonValue, JsonValue] | None:
-    """Return (path, found, expected) of the first place where two values differ, or None.
+def check_journal(run: Run, journal: Sequence[Entry]) -> None:
+    """Check that the journal was opened for this run, and tells what the run says of itself.
 
-    Numbers are equal when |a - b| <= TOLERANCE max(|a|, |b|) if either is a fraction, and integers
-    only when they are the same.
-    """
-    if isinstance(found, dict) and isinstance(expected, dict):
-        if found.keys() != expected.keys():
-            return path, sorted(found), sorted(expected)
-        pairs = [(f"{path}.{key}", found[key], expected[key]) for key in expected]
-    elif isinstance(found, list) and isinstance(expected, list):
-        if len(found) != len(expected):
-            return f"{path}.length", len(found), len(expected)
-        pairs = [
-            (f"{path}.{index}", a, b)
-            for index, (a, b) in enumerate(zip(found, expected, strict=True))
-        ]
-    else:
-        return None if _same(found, expected) else (path, found, expected)
-    return next(
-        (different for key, a, b in pairs if (different := first_difference(a, b, key))), None
-    )
-
-
-def _same(a: JsonValue, b: JsonValue) -> bool:
-    numbers = all(isinstance(value, int | float) and type(value) is not bool for value in (a, b))
-    if numbers and (isinstance(a, float) or isinstance(b, float)):
-        return bool(abs(a - b) <= TOLERANCE * max(abs(a), abs(b)))
-    return type(a) is type(b) and bool(a == b)
-
-
-def check_journal(run: Run, journal: Sequence[Line]) -> None:
-    """Check that the journal was opened for this run, and that no trial was dropped or added.
-
-    A trial belongs to the launch before it, which was for its repeat: so repeats are launches. It
-    may lack its end only where it was broken off: `interrupted`, a new launch or nothing follows. A
-    complete run has every repeat of its plan and ends with `close`.
+    A trial belongs to the launch before it, which was for its repeat, on an engine process of its
+    own: so repeats are launches. It may lack its end only where it was broken off: `interrupted`,
+    a new launch or nothing follows. A complete run has every repeat of its plan, each with its
+    end, and ends with `close`.
 
     Raises:
-        InputError: naming the line and what was expected there.
+        InputError: naming the line or the field and what was expected there.
     """
-    if [line.seq for line in journal if line.event == "open"] != [0]:
-        raise InputError(Problem("does not begin with its only open line", field="journal"))
-    opening = journal[0].data
-    expect_equal(
-        "journal line 0.configuration", str(opening.get("configuration")), run.configuration
-    )
-    if different := first_difference(
-        opening.get("spec"), run.spec.to_json(), "journal line 0.spec"
-    ):
-        field, found, expected = different
-        raise InputError(
-            Problem(
-                "was opened with another spec",
-                field=field,
-                found=repr(found)[:200],
-                expected=repr(expected)[:200],
-            )
-        )
-    repeats = {repeat for repeat, _ in _ended_trials(journal)}
+    _check_opening(run, journal)
+    _check_size(run, journal)
+    measured, ended = _measured_repeats(journal), _ended_repeats(run, journal)
     planned = set(range(1, run.spec.protocol.repeats + 1))
-    complete = journal[-1].event == "close" and repeats == planned
-    if not repeats <= planned or (run.status == "complete" and not complete):
+    complete = journal[-1].event == "close" and measured == ended == planned
+    if run.status == "complete" and not complete:
         raise InputError(
             Problem(
                 f"says {run.status}, which the journal does not show",
                 field="status",
-                found=f"repeats {sorted(repeats)}, last line {journal[-1].event}",
-                expected=f"repeats 1 to {run.spec.protocol.repeats}, last line close",
+                found=f"repeats {sorted(measured & ended)}, last line {journal[-1].event}",
+                expected=f"repeats 1 to {len(planned)}, last line close",
+            )
+        )
+    _check_launches(journal)
+    _check_realisations(run, journal)
+    _check_conditions(run, journal)
+
+
+def _check_opening(run: Run, journal: Sequence[Entry]) -> None:
+    if [line.seq for line in journal if line.event == "open"] != [0]:
+        raise InputError(Problem("does not begin with its only open line", field="journal"))
+    opening = journal[0].data
+    for key, expected in (
+        ("configuration", run.configuration),
+        ("spec", run.spec.to_json()),
+        ("seed_rule", SEED_RULE),
+    ):
+        what = f"was opened with another {key.replace('_', ' ')}"
+        expect_equal(f"journal line 0.{key}", opening.get(key), expected, what)
+    nonce = opening.get("nonce")
+    if not isinstance(nonce, str) or not _NONCE.fullmatch(nonce):
+        raise InputError(
+            Problem(
+                "is no nonce",
+                field="journal line 0.nonce",
+                found=repr(nonce)[:80],
+                expected="64 hexadecimal digits",
             )
         )
 
 
-def _ended_trials(journal: Sequence[Line]) -> list[tuple[JsonValue, JsonValue]]:
-    """Return (repeat, trial) of every trial that ended; see `check_journal`."""
-    started: list[tuple[JsonValue, JsonValue]] = []
-    ended: list[tuple[JsonValue, JsonValue]] = []
-    running: tuple[JsonValue, JsonValue] | None = None
-    launched: JsonValue = None
+def _check_size(run: Run, journal: Sequence[Entry]) -> None:
+    protocol = run.spec.protocol
+    rows = protocol.lead_in + protocol.scored + protocol.tail
+    found = sum(line.event == "trial_start" for line in journal)
+    if found > (limit := min(MAX_TRIALS, MAX_PLANNED_ROWS // rows)):
+        raise InputError(
+            Problem(
+                "has more trials than are read",
+                field="journal",
+                found=str(found),
+                expected=f"at most {limit:,} of {rows:,} rows",
+            )
+        )
+
+
+def _measured_repeats(journal: Sequence[Entry]) -> set[int]:
+    """Check that trials are new, end before anything else does; return the repeats that had one."""
+    started: set[tuple[int, int]] = set()
+    measured: set[int] = set()
+    running: tuple[int, int] | None = None
     for line in journal:
-        trial = (line.data.get("repeat"), line.data.get("trial"))
+        repeat, number = line.data.get("repeat"), line.data.get("trial")
         if line.event == "trial_end":
-            if trial != running:
-                raise _at(line, f"ends the trial {trial}, while {running or 'none'} was running")
-            ended.append(trial)
+            if running is None or (repeat, number) != running:
+                raise _at(line, f"ends the trial {(repeat, number)}; running: {running}")
+            measured.add(running[0])
             running = None
         elif running is not None and line.event not in {"interrupted", "launch"}:
             raise _at(line, f"follows the start of the trial {running}, which has no end")
         elif line.event == "trial_start":
-            if trial in started or not all(type(number) is int for number in trial):
-                raise _at(line, f"starts the trial {trial}, which is no new trial")
-            if trial[0] != launched:
-                raise _at(line, f"starts the trial {trial} on the launch of repeat {launched}")
-            started.append(trial)
-            running = trial
+            if type(repeat) is not int or number != len(started) + 1:
+                raise _at(line, f"starts the trial {(repeat, number)}, which is not the next")
+            running = (repeat, number)
+            started.add(running)
         else:
             running = None
-            launched = line.data.get("repeat") if line.event == "launch" else launched
+    return measured
+
+
+def _ended_repeats(run: Run, journal: Sequence[Entry]) -> set[int]:
+    """Check that trials and ends of repeats are of the launch before; return the ended repeats."""
+    planned = range(1, run.spec.protocol.repeats + 1)
+    ended: set[int] = set()
+    launched: int | None = None
+    for line in journal:
+        repeat = line.data.get("repeat")
+        if line.event == "launch":
+            if type(repeat) is not int or repeat not in planned:
+                raise _at(line, f"is for the repeat {repeat}, which is not in the plan")
+            launched = repeat
+        elif line.event == "interrupted":
+            launched = None
+        elif line.event in {"trial_start", "repeat_end"}:
+            if launched is None or repeat != launched:
+                raise _at(line, f"is of the repeat {repeat}; launched: {launched}")
+            if line.event == "repeat_end":
+                ended.add(launched)
+                launched = None
     return ended
 
 
-def _at(line: Line, what: str) -> InputError:
+def _at(line: Entry, what: str) -> InputError:
     return InputError(Problem(what, field=f"journal line {line.seq} ({line.event})"))
 
 
-def check_dates(run: Run, journal: Sequence[Line]) -> None:
-    """Check that dates are UTC in RFC 3339, and that the run's are those of its journal, in order.
-
-    Lines between may go back: the wall clock of a machine is set now and then.
-
-    Raises:
-        InputError: naming the field.
-    """
-    for line in journal:
-        _utc(f"journal line {line.seq}.at", line.at)
-    expect_equal("conditions.started", run.conditions.started, journal[0].at)
-    expect_equal("conditions.ended", run.conditions.ended, journal[-1].at)
-    if _utc("", journal[-1].at) < _utc("", journal[0].at):
-        raise InputError(
-            Problem(
-                "lies before the start",
-                field="conditions.ended",
-                found=run.conditions.ended,
-                expected=f"not before {run.conditions.started}",
-            )
-        )
-
-
-def check_power(run: Run, log: PowerLog | None) -> None:
-    """Check that power was read from the source and the boards that the run names, in order.
-
-    Raises:
-        InputError: another sensor, scope or board than named, or samples that go back in time.
-    """
-    boards = tuple(board.uuid for board in log.boards) if log else ()
-    expect_equal("conditions.board_uuids", str(run.conditions.board_uuids), str(boards))
-    if log is None:
-        return
-    source = run.spec.setup.power
-    expect_equal("setup.power", f"{source.sensor} {source.scope}", f"{log.sensor} {log.scope}")
-    last_ns = dict.fromkeys(range(len(boards)), 0)
-    for position, sample in enumerate(log.samples):
-        if sample.at_ns < last_ns[sample.board]:
-            raise InputError(Problem("goes back in time", field=f"power.{position}"))
-        last_ns[sample.board] = sample.at_ns
-
-
-def _utc(field: str, text: str) -> datetime:
-    try:
-        date = datetime.fromisoformat(text)
-    except ValueError:
-        date = None
-    if date is None or date.utcoffset() != timedelta(0):
-        raise InputError(Problem("is no UTC date in RFC 3339", field=field, found=repr(text)[:80]))
-    return date
-
-
-def check_requests(records: Sequence[RequestRecord]) -> None:
-    """Check that no request does what no request can do.
-
-    Raises:
-        InputError: the first such request, and what it claims.
-    """
-    for position, record in enumerate(records):
-        for fault in _faults(record):
+def _check_launches(journal: Sequence[Entry]) -> None:
+    """Check that no two repeats were of one engine process, where the engine tells its start."""
+    last = {line.data["repeat"]: line for line in journal if line.event == "launch"}
+    repeat_of: dict[str, int] = {}
+    for repeat, line in last.items():
+        started = line.data.get("engine_started")
+        if started is None:
+            continue
+        first = repeat_of.setdefault(str(started), repeat)
+        if first != repeat:
             raise InputError(
                 Problem(
-                    fault,
-                    field=f"requests.{position} (repeat {record.repeat}, trial {record.trial})",
-                    found=str(record),
+                    f"is the engine of repeat {first} too, so repeat {repeat} is no new launch",
+                    field=f"journal line {line.seq}.engine_started",
+                    found=repr(started)[:80],
+                    expected="another process for every repeat",
                 )
             )
 
 
-def _faults(r: RequestRecord) -> Iterator[str]:
-    yield from _time_faults(r)
-    yield from _token_faults(r)
-    if r.status is Status.OK and (
-        None in (r.sent_ns, r.first_ns, r.last_ns) or r.output_tokens != r.output_asked
-    ):
-        yield "is called complete, and lacks a time or tokens"
+def _check_realisations(run: Run, journal: Sequence[Entry]) -> None:
+    """Check that every trial offered the realisation that its repeat's number draws."""
+    workload, protocol = workload_of(run.spec.setup), run.spec.protocol
+    hashes: dict[int, str] = {}
+    for line in journal:
+        if line.event != "trial_start":
+            continue
+        repeat = line.data["repeat"]
+        if repeat not in hashes:
+            hashes[repeat] = workload.realisation(
+                repeat, lead_in=protocol.lead_in, scored=protocol.scored, tail=protocol.tail
+            ).hash
+        for key, expected in (("realisation", repeat), ("realisation_hash", hashes[repeat])):
+            what = f"is not the draw for repeat {repeat}"
+            expect_equal(f"journal line {line.seq}.{key}", line.data.get(key), expected, what)
 
 
-def _time_faults(r: RequestRecord) -> Iterator[str]:
-    if r.due_ns < 0 or r.uncertainty_ns < 0:
-        yield "has a negative time"
-    if r.sent_ns is not None:
-        if r.sent_ns < r.due_ns - CLOCK_SLACK_NS:
-            yield "was sent before it was due"
-        if r.end_ns < r.sent_ns - CLOCK_SLACK_NS:
-            yield "ended before it was sent"
-    if r.first_ns is not None:
-        if r.sent_ns is None or r.first_ns < r.sent_ns - CLOCK_SLACK_NS:
-            yield "was answered before it was sent"
-        if r.last_ns is None or r.last_ns < r.first_ns:
-            yield "had its last token before its first"
-        elif r.end_ns < r.last_ns - CLOCK_SLACK_NS:
-            yield "ended before its last token"
-
-
-def _token_faults(r: RequestRecord) -> Iterator[str]:
-    told = (r.events, r.prompt_tokens, r.cached_tokens, r.output_tokens, r.first_tokens)
-    if any(count is not None and count < 0 for count in told):
-        yield "has a negative count"
-    if r.cached_tokens is not None and r.cached_tokens > (r.prompt_tokens or 0):
-        yield "had more cached prompt tokens than prompt tokens"
-    if r.output_tokens is not None:
-        if r.output_tokens > r.output_asked:
-            yield "yielded more tokens than were asked for"
-        if r.first_tokens is not None and r.first_tokens > r.output_tokens:
-            yield "had more tokens in its first event than in all"
+def _check_conditions(run: Run, journal: Sequence[Entry]) -> None:
+    """Check what the run says of engine, stamps and read-back; `measure` takes it from here."""
+    journal_tells, run_says = Told.by(journal), run.conditions.to_json()
+    what = "is not what the journal tells"
+    expect_equal("simulated", run.simulated, journal_tells.simulated, what)
+    expect_equal("conditions.stamps", run_says["stamps"], journal_tells.stamps, what)
+    expect_equal("conditions.read_back", run_says["read_back"], journal_tells.read_back, what)

@@ -5,18 +5,24 @@
  3. Canonical form: the document has RFC 8785 bytes; `run_id` is their SHA-256. The file itself may
     be indented.
  4. The signature: exactly one, by the key it carries, over those bytes and our payload type.
- 5. The schema, the configuration id, the workload's hash: each recomputed.
+ 5. The schema, the configuration id, the workload's hash: each recomputed. The plan is of a size
+    that is drawn.
  6. Evidence: each piece has the digest, size and line count that were signed, and decodes.
- 7. The journal: its chain is whole and ends at the signed head; it opens with this configuration
-    and this plan; every trial that starts ends, and no other ends.
+ 7. The journal: its chain is whole and ends at the signed head; it opens with this configuration,
+    this plan and our seed rule; a trial that lacks its end was broken off, and nothing ends that
+    did not start; no two repeats are of one engine process, where it tells its start, and each
+    offers its own realisation; a complete run has them all; and what the run says of engine, stamps
+    and read-back stands there.
  8. Requests: each trial offered the rows that the workload draws, when due, none left out, none
     of a trial that the journal does not name.
  9. Recomputation: `claims.derive` comes to the file's numbers, |a - b| <= 5e-7 max(|a|, |b|).
-10. Plausibility: no request that ends before it starts or yields more than was asked; power from
-    the source and the boards that are named; dates that are those of the journal.
+10. Plausibility: no request that ends before it starts or yields more than was asked; no trial that
+    begins before the one before it ended; power from the source and all the boards that are named;
+    dates that are those of the journal.
 
-Each refusal is a VerificationError that carries the number. Not checked, because no file can show
-it: that the measurement took place. Whoever makes up consistent evidence passes all ten.
+Each refusal is a VerificationError that carries the number, also where what was signed makes our
+own code fail. Not checked, because no file can show it: that the measurement took place. Whoever
+makes up consistent evidence passes all ten.
 """
 
 from __future__ import annotations
@@ -30,7 +36,14 @@ from typing import Final, Literal, TypeAlias
 
 from pydantic import ValidationError
 
-from tokenwatt_site.canonical import JsonValue, canonical_bytes, load_json, read_file, sha256_hex
+from tokenwatt_site.canonical import (
+    JsonValue,
+    canonical_bytes,
+    clean_text,
+    load_json,
+    read_file,
+    sha256_hex,
+)
 from tokenwatt_site.claims import Evidence, derive
 from tokenwatt_site.errors import InputError, Problem, TokenwattError, VerificationError
 from tokenwatt_site.evidence import (
@@ -51,15 +64,15 @@ from tokenwatt_site.run import (
 from tokenwatt_site.spec import validation_problems
 from tokenwatt_site.trials import read_trials
 from tokenwatt_site.trust import signature
-from tokenwatt_site.trust.consistency import (
+from tokenwatt_site.trust.consistency import check_journal
+from tokenwatt_site.trust.difference import expect_equal
+from tokenwatt_site.trust.keyring import Keyring
+from tokenwatt_site.trust.plausibility import (
     check_dates,
-    check_journal,
+    check_epochs,
     check_power,
     check_requests,
-    expect_equal,
-    first_difference,
 )
-from tokenwatt_site.trust.keyring import Keyring
 from tokenwatt_site.workload import workload_of
 
 KeyState: TypeAlias = Literal["known", "unknown"]
@@ -192,6 +205,12 @@ def _check(number: int, path: Path) -> Iterator[None]:
         yield
     except TokenwattError as error:
         raise VerificationError(number, *(_in_file(p, path) for p in error.problems)) from error
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        # Absurd values that somebody signed must cost one run, not the site.
+        text = clean_text(f"{type(error).__name__}: {error}")
+        raise VerificationError(
+            number, Problem(f"holds values that cannot be used ({text})", file=str(path))
+        ) from error
 
 
 def _in_file(problem: Problem, path: Path) -> Problem:
@@ -257,7 +276,7 @@ def _verified(path: Path, document: JsonValue, keyring: Keyring) -> ValidatedRun
         evidence = Evidence(journal, evidence.requests, evidence.power)
     # (8) requests
     with _check(8, path):
-        read_trials(run.spec, evidence)
+        trials = read_trials(run.spec, evidence)
     # (9) recomputation
     with _check(9, path):
         claims = _recomputed(run, evidence)
@@ -265,6 +284,7 @@ def _verified(path: Path, document: JsonValue, keyring: Keyring) -> ValidatedRun
     with _check(10, path):
         check_dates(run, journal)
         check_requests(evidence.requests)
+        check_epochs(trials)
         check_power(run, evidence.power)
     signer = keyring.name_of(signed.keyid)
     return ValidatedRun(
@@ -300,7 +320,12 @@ def _one_signature(signatures: JsonValue, source: str) -> Signature:
     if not isinstance(signatures, list) or len(signatures) != 1:
         count = len(signatures) if isinstance(signatures, list) else "none"
         raise InputError(
-            Problem("signatures", found=str(count), expected="exactly 1", field="signatures")
+            Problem(
+                "is another number than can be checked",
+                field="signatures",
+                found=str(count),
+                expected="exactly 1",
+            )
         )
     try:
         return Signature.model_validate_json(canonical_bytes(signatures[0]))
@@ -324,7 +349,7 @@ def _fetched(folder: Path, entries: Sequence[EvidenceFile]) -> dict[str, bytes]:
     if len(set(roles)) != len(roles) or not REQUIRED_ROLES <= set(roles) <= ROLES:
         raise InputError(
             Problem(
-                "evidence roles",
+                "does not have the roles that are read",
                 field="evidence",
                 found=", ".join(roles)[:200],
                 expected="journal and requests, with power or without, each once",
@@ -343,21 +368,7 @@ def _fetched(folder: Path, entries: Sequence[EvidenceFile]) -> dict[str, bytes]:
 
 
 def _recomputed(run: Run, evidence: Evidence) -> Claims:
-    try:
-        claims = derive(run.spec, evidence)
-    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-        # Evidence that derive was not made for must cost one run, not the site.
-        raise InputError(
-            Problem(f"nothing can be derived from the evidence ({type(error).__name__}: {error})")
-        ) from error
-    if different := first_difference(run.claims.to_json(), claims.to_json(), "claims"):
-        field, found, expected = different
-        raise InputError(
-            Problem(
-                "does not follow from the evidence",
-                field=field,
-                found=repr(found)[:200],
-                expected=repr(expected)[:200],
-            )
-        )
+    claims = derive(run.spec, evidence)
+    what = "does not follow from the evidence"
+    expect_equal("claims", run.claims.to_json(), claims.to_json(), what)
     return claims

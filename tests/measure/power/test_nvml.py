@@ -8,6 +8,7 @@ from typing import Any
 import pynvml
 import pytest
 
+from tokenwatt_site.errors import ReadBackError
 from tokenwatt_site.evidence import PowerSample
 from tokenwatt_site.measure.power import open_meter
 from tokenwatt_site.measure.power.nvml import NvmlMeter, NvmlUnavailable
@@ -153,7 +154,6 @@ def test_b2_a_board_in_mig_mode_is_refused_with_the_reason() -> None:
     [
         (FakeNvml(faults=frozenset({"nvmlInit"})), "nvmlInit: Not Supported"),
         (FakeNvml(boards=0), "no board"),
-        (FakeNvml(boards=3), "3 boards and the spec declares 2"),
         (FakeNvml(faults=frozenset({"nvmlDeviceGetUUID"})), "nvmlDeviceGetUUID"),
     ],
 )
@@ -163,6 +163,13 @@ def test_why_nothing_is_read_is_said(fake: FakeNvml, word: str) -> None:
     assert isinstance(reason, str)
     assert word in reason
     assert fake.calls[-1] in {"nvmlShutdown", "nvmlInit"}
+
+
+def test_another_number_of_boards_than_declared_stops_the_measurement() -> None:
+    fake = FakeNvml(boards=3)
+    with pytest.raises(ReadBackError, match=r"found 3 \(observed\); expected 2 \(declared\)"):
+        open_meter("nvml", 2, fake)
+    assert fake.calls[-1] == "nvmlShutdown"
 
 
 def test_no_sensor_asked_for_is_a_reason() -> None:

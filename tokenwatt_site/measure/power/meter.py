@@ -100,7 +100,6 @@ class Sampler:
         self._stopped = threading.Event()
         self._wait = wait or self._stopped.wait
         self._samples: list[PowerSample] = []
-        self._failed = 0
         self._thread = threading.Thread(target=self._run, name="power", daemon=True)
 
     def start(self) -> None:
@@ -113,16 +112,6 @@ class Sampler:
         self._thread.join()
         self._read()
         return PowerLog(self._meter.sensor, self._meter.scope, self._boards, tuple(self._samples))
-
-    @property
-    def failed_readings(self) -> int:
-        """How many readings of the instrument failed as a whole."""
-        return self._failed
-
-    @property
-    def longest_gap_ns(self) -> int:
-        """The longest time that a board went without a value, between its first and last one."""
-        return longest_gap_ns(self._samples)
 
     def _run(self) -> None:
         due_ns = self._now_ns()
@@ -138,20 +127,7 @@ class Sampler:
         try:
             self._samples += self._meter.read(self._now_ns)
         except Exception:  # noqa: BLE001  # an instrument's fault must not end the measurement
-            self._failed += 1
             at_ns = self._now_ns()
             self._samples += [
                 PowerSample(at_ns, board, None, None) for board in range(len(self._boards))
             ]
-
-
-def longest_gap_ns(samples: Sequence[PowerSample]) -> int:
-    """Return the longest time between two samples with a value of the same board; 0 for none."""
-    last_ns: dict[int, int] = {}
-    longest = 0
-    for sample in samples:
-        if sample.power_mw is None and sample.energy_mj is None:
-            continue
-        longest = max(longest, sample.at_ns - last_ns.get(sample.board, sample.at_ns))
-        last_ns[sample.board] = sample.at_ns
-    return longest

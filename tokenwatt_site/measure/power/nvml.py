@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tokenwatt_site.canonical import clean_text
-from tokenwatt_site.errors import EnvironmentProblem, Problem
+from tokenwatt_site.errors import EnvironmentProblem, Problem, ReadBackError
 from tokenwatt_site.evidence import Board, PowerSample
 
 
@@ -139,6 +139,9 @@ def open_meter(sensor: str, board_count: int, nvml: Any | None = None) -> NvmlMe
         sensor: `PowerSource.sensor` of the spec.
         board_count: boards that the spec declares; others on the machine would be counted too.
         nvml: the NVML module; a stand-in for tests.
+
+    Raises:
+        ReadBackError: the machine has another number of boards: whose watts would be published?
     """
     if sensor == "none":
         return "the spec names no power sensor"
@@ -148,7 +151,15 @@ def open_meter(sensor: str, board_count: int, nvml: Any | None = None) -> NvmlMe
         return str(error)
     if (found := len(meter.boards())) != board_count:
         meter.close()
-        return f"NVML shows {found} boards and the spec declares {board_count}"
+        raise ReadBackError(
+            Problem(
+                "is not the number of boards here",
+                field="setup.accelerator.count",
+                found=f"{found} (observed)",
+                expected=f"{board_count} (declared)",
+                remedy="Measure on a machine with these boards alone, or correct the spec.",
+            )
+        )
     return meter
 
 

@@ -1,0 +1,130 @@
+"""Tests of trust.plausibility; what it decides for whole runs is in test_verify."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.support.runs import RunBuilder, ToyEngine, small_spec
+from tokenwatt_site.errors import InputError
+from tokenwatt_site.evidence import RequestRecord, Status
+from tokenwatt_site.journal import GENESIS, Entry
+from tokenwatt_site.run import Run
+from tokenwatt_site.trust.plausibility import CLOCK_SLACK_NS, check_dates, check_requests
+from tokenwatt_site.workload import workload_of
+
+SPEC = small_spec()
+GOOD = next(
+    ToyEngine().serve(
+        workload_of(SPEC.setup).realisation(1, lead_in=0, scored=10, tail=1),
+        1_000_000,
+        repeat=1,
+        trial=1,
+    )
+)
+
+
+def test_what_a_sound_engine_answers_is_plausible() -> None:
+    check_requests([GOOD])
+
+
+def test_a_request_that_was_never_answered_is_plausible() -> None:
+    check_requests(
+        [
+            replace(
+                GOOD,
+                sent_ns=None,
+                first_ns=None,
+                last_ns=None,
+                prompt_tokens=None,
+                cached_tokens=None,
+                output_tokens=None,
+                first_tokens=None,
+                events=0,
+                status=Status.NOT_SENT,
+            )
+        ]
+    )
+
+
+def test_clocks_may_disagree_by_their_slack() -> None:
+    assert GOOD.sent_ns is not None
+    sent = GOOD.due_ns - CLOCK_SLACK_NS
+    check_requests([replace(GOOD, sent_ns=sent)])
+
+
+SENT, FIRST, LAST = GOOD.sent_ns or 0, GOOD.first_ns or 0, GOOD.last_ns or 0
+IMPLAUSIBLE: dict[str, RequestRecord] = {
+    "before it was due": replace(GOOD, sent_ns=GOOD.due_ns - CLOCK_SLACK_NS - 1),
+    "answered before it was sent": replace(GOOD, first_ns=SENT - CLOCK_SLACK_NS - 1),
+    "answered before it was sent, or never": replace(
+        GOOD, sent_ns=None, status=Status.DISCONNECTED
+    ),
+    "last token before its first": replace(GOOD, last_ns=FIRST - 1),
+    "last token before its first, or none": replace(GOOD, last_ns=None, status=Status.DISCONNECTED),
+    "ended before its last token": replace(GOOD, end_ns=LAST - CLOCK_SLACK_NS - 1),
+    "ended before it was sent": replace(
+        GOOD, first_ns=None, last_ns=None, end_ns=0, sent_ns=10**9, status=Status.TIMED_OUT
+    ),
+    "more tokens than were asked": replace(GOOD, output_asked=1),
+    "more tokens in its first event": replace(GOOD, first_tokens=(GOOD.output_tokens or 0) + 1),
+    "more cached prompt tokens": replace(GOOD, cached_tokens=GOOD.prompt_asked + 1),
+    "cached tokens and no prompt": replace(GOOD, cached_tokens=1, prompt_tokens=None),
+    "negative time": replace(GOOD, uncertainty_ns=-1),
+    "negative due": replace(GOOD, due_ns=-1),
+    "negative count": replace(GOOD, events=-1),
+    "negative tokens": replace(GOOD, prompt_tokens=-1, cached_tokens=None),
+    "complete without a time": replace(GOOD, first_ns=None, last_ns=None),
+    "complete without tokens": replace(GOOD, output_tokens=None),
+    "complete and short": replace(GOOD, output_tokens=1, output_asked=2),
+}
+
+
+@pytest.mark.parametrize("record", IMPLAUSIBLE.values(), ids=IMPLAUSIBLE)
+def test_a_request_that_does_what_none_can_do_is_refused(record: RequestRecord) -> None:
+    with pytest.raises(InputError, match=r"requests\.1 \(repeat 1, trial 1\)"):
+        check_requests([GOOD, record])
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    path = RunBuilder().write(tmp_path_factory.mktemp("run"))
+    return Run.model_validate_json(path.read_bytes())
+
+
+def dated(run: Run, *dates: str) -> tuple[Run, tuple[Entry, ...]]:
+    """Return the run and a journal with these dates, the first and last being the run's."""
+    lines = tuple(
+        Entry(seq=seq, at=at, event="open", prev=GENESIS, data={}) for seq, at in enumerate(dates)
+    )
+    conditions = run.conditions.model_copy(update={"started": dates[0], "ended": dates[-1]})
+    return run.model_copy(update={"conditions": conditions}), lines
+
+
+NOON = "2026-01-01T12:00:00.000000Z"
+
+
+@pytest.mark.parametrize(
+    "text", ["2026-01-01T12:00:00Z", "2026-01-01T12:00:00.123456Z", "2026-01-01T12:00:00+00:00"]
+)
+def test_utc_dates_are_dates(run: Run, text: str) -> None:
+    check_dates(*dated(run, text, text))
+
+
+def test_the_clock_may_be_set_back_between(run: Run) -> None:
+    check_dates(*dated(run, NOON, "2026-01-01T11:59:59Z", NOON))
+
+
+def test_a_run_that_ends_before_it_starts_is_refused(run: Run) -> None:
+    with pytest.raises(InputError, match="before the start"):
+        check_dates(*dated(run, NOON, "2026-01-01T11:59:59Z"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "yesterday", "2026-01-01", "2026-01-01T00:00:00", "2026-01-01T00:00:00+02:00", "<b>"],
+)
+def test_other_dates_are_refused(run: Run, text: str) -> None:
+    with pytest.raises(InputError, match=r"journal line 1\.at"):
+        check_dates(*dated(run, NOON, text, NOON))

@@ -1,0 +1,193 @@
+"""One HTTP request outside the trials, bounded in time and size. The only user of the HTTP library.
+
+What answers may be no engine at all. A total deadline holds also against single bytes that trickle
+in, head or body; a cap on the size holds against answers without an end. Answers are asked for
+uncompressed and never unpacked, so the cap holds for them too.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Self
+
+import httpx2
+
+from tokenwatt_site.canonical import clean_text
+from tokenwatt_site.errors import EngineError, Problem, UsageError
+
+MAX_BYTES = 4 << 20
+
+_CONNECT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back, whatever the status; redirects are not followed."""
+
+    status: int
+    content_type: str
+    server: str
+    body: bytes
+
+
+def request(
+    url: str, *, deadline_s: float, content: bytes | None = None, max_bytes: int = MAX_BYTES
+) -> Answer:
+    """Send one request on a connection of its own: GET, or POST of JSON where there is content.
+
+    Args:
+        url: where to; its base has passed `require_address`.
+        deadline_s: when the whole answer must be there, counted from now.
+        content: the JSON to send.
+        max_bytes: how large the answer may be.
+
+    Raises:
+        EngineError: nobody there, no whole answer in time, one that is too large or compressed, or
+            no HTTP.
+    """
+    cutter = _Cutter(deadline_s)
+    try:
+        with cutter:
+            answer = _exchange(url, content, max_bytes, deadline_s, cutter)
+    except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+        raise _engine_error(
+            url,
+            f"no engine answers: {_text(error)}",
+            "Start the engine, or correct the address (without /v1).",
+        ) from error
+    except httpx2.HTTPError as error:
+        if not cutter.over and not isinstance(error, httpx2.TimeoutException):
+            raise _engine_error(
+                url, f"the answer broke off, or is no HTTP: {_text(error)}", _SEE_LOG
+            ) from error
+    else:
+        # An answer that ends with its connection looks whole where it was cut.
+        if not cutter.over:
+            return answer
+    raise _engine_error(url, f"the answer did not end within {deadline_s:g} s", _SEE_LOG)
+
+
+_SEE_LOG = "Something runs there; its log may say why."
+
+
+def require_address(url: str) -> None:
+    """Refuse a base URL that cannot be asked or may not be kept.
+
+    Raises:
+        UsageError: naming the address, without what may be a secret in it.
+    """
+    if fault := _fault(url):
+        raise UsageError(
+            Problem(
+                fault,
+                field="endpoint.url",
+                found=clean_text(url.rpartition("@")[2]),
+                expected="http://host:port",
+            )
+        )
+
+
+def _fault(url: str) -> str | None:
+    if "@" in url:
+        return "holds credentials, which a spec would publish; authorisation is not supported yet"
+    try:
+        parts = httpx2.URL(url)
+        parts.host.encode("idna")  # as the resolver does, which then fails with no OSError
+    except (httpx2.InvalidURL, UnicodeError):
+        return "is no address"
+    if parts.scheme != "http":
+        return "cannot be measured: the client speaks plain HTTP only so far"
+    if not parts.host:
+        return "has no host"
+    if parts.port is not None and not 0 < parts.port < 65536:
+        return "has a port out of range"
+    return "has a query or a fragment" if parts.query or parts.fragment else None
+
+
+class _Cutter:
+    """Shuts the connection of a request when its time is over, wherever the request then waits.
+
+    The library's own limits are for each read, so they begin anew with every byte.
+
+    Attributes:
+        over: the time was over before the request was.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.over = False
+        self._sockets: list[socket.socket] = []
+        self._timer = threading.Timer(seconds, self._cut)
+        self._timer.daemon = True
+
+    def __enter__(self) -> Self:
+        self._timer.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+        self._timer.join()
+
+    def watch(self, event: str, info: dict[str, Any]) -> None:
+        """Take the events of the request extension `trace`."""
+        if event == "connection.connect_tcp.complete":
+            self._sockets.append(info["return_value"].get_extra_info("socket"))
+            if self.over:
+                self._cut()
+
+    def _cut(self) -> None:
+        self.over = True
+        for sock in self._sockets:
+            with suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+
+
+def _exchange(
+    url: str, content: bytes | None, max_bytes: int, timeout_s: float, cutter: _Cutter
+) -> Answer:
+    # Plain HTTP only, so no certificates: loading them takes longer than most requests.
+    # A proxy of the environment must not stand between us and the engine.
+    with (
+        httpx2.Client(
+            verify=False,
+            trust_env=False,
+            timeout=httpx2.Timeout(timeout_s, connect=min(_CONNECT_S, timeout_s)),
+        ) as client,
+        client.stream(
+            "GET" if content is None else "POST",
+            url,
+            content=content,
+            headers={"accept-encoding": "identity", "content-type": "application/json"},
+            extensions={"trace": cutter.watch},
+        ) as response,
+    ):
+        headers = response.headers
+        if headers.get("content-encoding", "identity").lower() != "identity":
+            raise _engine_error(
+                url,
+                "the answer is compressed, though that was not asked for",
+                "Turn off compression between here and the engine.",
+            )
+        body = bytearray()
+        for piece in response.iter_raw():
+            body += piece
+            if len(body) > max_bytes:
+                raise _engine_error(
+                    url,
+                    f"the answer is larger than {max_bytes / (1 << 20):.3g} MiB",
+                    "Is this an engine?",
+                )
+        kind = clean_text(headers.get("content-type", ""))
+        return Answer(
+            response.status_code, kind, clean_text(headers.get("server", "")), bytes(body)
+        )
+
+
+def _engine_error(url: str, what: str, remedy: str) -> EngineError:
+    return EngineError(Problem(what, field="endpoint.url", found=url, remedy=remedy))
+
+
+def _text(error: Exception) -> str:
+    return clean_text(str(error)) or type(error).__name__

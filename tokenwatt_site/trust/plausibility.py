@@ -1,0 +1,152 @@
+"""What cannot have happened: the contents of check 10 of `trust.verify`. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from itertools import pairwise
+
+from tokenwatt_site.errors import InputError, Problem
+from tokenwatt_site.evidence import PowerLog, RequestRecord, Status
+from tokenwatt_site.journal import Entry
+from tokenwatt_site.run import Run
+from tokenwatt_site.trials import Trial
+from tokenwatt_site.trust.difference import expect_equal
+
+CLOCK_SLACK_NS = 1_000_000
+"""Sends are stamped by us and arrivals by the kernel, whose clocks are paired to within this."""
+
+
+def check_dates(run: Run, journal: Sequence[Entry]) -> None:
+    """Check that dates are UTC in RFC 3339, and that the run's are those of its journal, in order.
+
+    Lines between may go back: the wall clock of a machine is set now and then.
+
+    Raises:
+        InputError: naming the field.
+    """
+    for line in journal:
+        _utc(f"journal line {line.seq}.at", line.at)
+    expect_equal("conditions.started", run.conditions.started, journal[0].at)
+    expect_equal("conditions.ended", run.conditions.ended, journal[-1].at)
+    if _utc("", journal[-1].at) < _utc("", journal[0].at):
+        raise InputError(
+            Problem(
+                "lies before the start",
+                field="conditions.ended",
+                found=run.conditions.ended,
+                expected=f"not before {run.conditions.started}",
+            )
+        )
+
+
+def _utc(field: str, text: str) -> datetime:
+    try:
+        date = datetime.fromisoformat(text)
+    except ValueError:
+        date = None
+    if date is None or date.utcoffset() != timedelta(0):
+        raise InputError(Problem("is no UTC date in RFC 3339", field=field, found=repr(text)[:80]))
+    return date
+
+
+def check_epochs(trials: Sequence[Trial]) -> None:
+    """Check that no trial began before the last request of the one before it had ended.
+
+    Raises:
+        InputError: naming the trial.
+    """
+    for before, trial in pairwise(trials):
+        least_ns = before.epoch_ns + max([1, *(r.end_ns for r in before.records)])
+        if trial.epoch_ns < least_ns:
+            raise InputError(
+                Problem(
+                    f"lies before the end of trial {before.number}",
+                    field=f"epoch_ns of repeat {trial.repeat}, trial {trial.number}",
+                    found=str(trial.epoch_ns),
+                    expected=f"at least {least_ns}",
+                )
+            )
+
+
+def check_power(run: Run, log: PowerLog | None) -> None:
+    """Check that power was read from the source and all the boards that the run names, in order.
+
+    Raises:
+        InputError: another sensor, scope or board than named, a board too few or too many, or
+            samples that go back in time.
+    """
+    boards = [board.uuid for board in log.boards] if log else []
+    expect_equal("conditions.board_uuids", list(run.conditions.board_uuids), boards)
+    if log is None:
+        return
+    setup = run.spec.setup
+    expect_equal("setup.power.sensor", setup.power.sensor, log.sensor)
+    expect_equal("setup.power.scope", setup.power.scope, log.scope)
+    expect_equal(
+        "conditions.board_uuids",
+        len(set(boards)),
+        setup.accelerator.count,
+        "is not one of each board of setup.accelerator.count",
+    )
+    last_ns = dict.fromkeys(range(len(boards)), 0)
+    for position, sample in enumerate(log.samples):
+        if sample.at_ns < last_ns[sample.board]:
+            raise InputError(Problem("goes back in time", field=f"power.{position}"))
+        last_ns[sample.board] = sample.at_ns
+
+
+def check_requests(records: Sequence[RequestRecord]) -> None:
+    """Check that no request does what no request can do.
+
+    Raises:
+        InputError: the first such request, and what it claims.
+    """
+    for position, record in enumerate(records):
+        for fault in _faults(record):
+            raise InputError(
+                Problem(
+                    fault,
+                    field=f"requests.{position} (repeat {record.repeat}, trial {record.trial})",
+                    found=str(record),
+                )
+            )
+
+
+def _faults(r: RequestRecord) -> Iterator[str]:
+    yield from _time_faults(r)
+    yield from _token_faults(r)
+    if r.status is Status.OK and (
+        None in (r.sent_ns, r.first_ns, r.last_ns) or r.output_tokens != r.output_asked
+    ):
+        yield "is called complete, and lacks a time or tokens"
+
+
+def _time_faults(r: RequestRecord) -> Iterator[str]:
+    if r.due_ns < 0 or r.uncertainty_ns < 0:
+        yield "has a negative time"
+    if r.sent_ns is not None:
+        if r.sent_ns < r.due_ns - CLOCK_SLACK_NS:
+            yield "was sent before it was due"
+        if r.end_ns < r.sent_ns - CLOCK_SLACK_NS:
+            yield "ended before it was sent"
+    if r.first_ns is not None:
+        if r.sent_ns is None or r.first_ns < r.sent_ns - CLOCK_SLACK_NS:
+            yield "was answered before it was sent"
+        if r.last_ns is None or r.last_ns < r.first_ns:
+            yield "had its last token before its first"
+        elif r.end_ns < r.last_ns - CLOCK_SLACK_NS:
+            yield "ended before its last token"
+
+
+def _token_faults(r: RequestRecord) -> Iterator[str]:
+    told = (r.events, r.prompt_tokens, r.cached_tokens, r.output_tokens, r.first_tokens)
+    if any(count is not None and count < 0 for count in told):
+        yield "has a negative count"
+    if r.cached_tokens is not None and r.cached_tokens > (r.prompt_tokens or 0):
+        yield "had more cached prompt tokens than prompt tokens"
+    if r.output_tokens is not None:
+        if r.output_tokens > r.output_asked:
+            yield "yielded more tokens than were asked for"
+        if r.first_tokens is not None and r.first_tokens > r.output_tokens:
+            yield "had more tokens in its first event than in all"
