@@ -106,6 +106,13 @@ def test_a_report_has_a_skip_link_and_its_table_of_contents(site: Path) -> None:
     assert 'href="#not-covered"' in html
 
 
+def test_the_search_dialog_of_every_page_has_a_name(site: Path) -> None:
+    for path in pages(site):
+        tags = Parsed(path.read_text(encoding="utf-8")).tags
+        dialogs = [a for _, a in tags if a.get("role") == "dialog"]
+        assert [a.get("aria-label") for a in dialogs] == ["Search"], path
+
+
 def test_charts_are_in_and_no_hole_is_left(site: Path) -> None:
     for path in (site / "reports").glob("*.html"):
         html = path.read_text(encoding="utf-8")

@@ -76,7 +76,7 @@ INVALID = {
         {},
         "lead-in and tail requests failed",
     ),
-    "other launch": ({}, {"abandoned": True}, "done again on another"),
+    "other launch": ({}, {"abandoned": True}, "done again from its start"),
 }
 
 

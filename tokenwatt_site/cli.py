@@ -21,8 +21,10 @@ from rich.live import Live
 from rich.table import Table
 
 from tokenwatt_site import __version__
+from tokenwatt_site.caveats import not_recorded
 from tokenwatt_site.commands import demo as demo_command
 from tokenwatt_site.commands import init as init_command
+from tokenwatt_site.commands import keys as keys_command
 from tokenwatt_site.commands import measure as measure_command
 from tokenwatt_site.commands import report as report_command
 from tokenwatt_site.commands import verify as verify_command
@@ -31,6 +33,7 @@ from tokenwatt_site.measure.session import Events
 from tokenwatt_site.measure.trial import Progress
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.run import Run
+from tokenwatt_site.spec import Spec
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -61,6 +64,8 @@ short_app = typer.Typer(
 )
 spec_app = typer.Typer(no_args_is_help=True, help="Work with spec files.")
 app.add_typer(spec_app, name="spec")
+keys_app = typer.Typer(no_args_is_help=True, help="Work with signing keys.")
+app.add_typer(keys_app, name="keys")
 
 
 class _Display:
@@ -150,7 +155,7 @@ def _interrupt(_signum: int, _frame: object) -> NoReturn:
 
 
 SpecOption = Annotated[
-    Path | None, typer.Option("--spec", help="Spec file; looked for here, then in specs/.")
+    Path | None, typer.Option("--spec", help="Spec or run file; looked for here, in specs/.")
 ]
 OutOption = Annotated[Path | None, typer.Option("--out", help="Where the run file goes.")]
 
@@ -243,7 +248,7 @@ def verify(
 def report(
     files: Annotated[list[Path], typer.Argument(help="Run files of one configuration.")],
     title: Annotated[str | None, typer.Option(help="Heading of the page.")] = None,
-    out: OutOption = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Where the page goes.")] = None,
 ) -> None:
     """Write one self-contained HTML page that opens from disk."""
     typer.echo(report_command.report(files, title=title, out=out))
@@ -263,8 +268,31 @@ def check(
             problems += error.problems
         else:
             typer.echo(f"{file}: valid, configuration {spec.configuration_id}")
+            _tell(f"  {_plan_text(spec)}")
     if problems:
         raise SpecError(*problems)
+
+
+def _plan_text(spec: Spec) -> str:
+    protocol, unknown = spec.protocol, not_recorded(spec.setup.to_json())
+    minutes = (protocol.lead_in + protocol.scored) / protocol.start_rate / 60
+    text = (
+        f"{protocol.mode} mode, {protocol.repeats} repeat{'s' if protocol.repeats != 1 else ''};"
+        f" a trial at start_rate takes about {minutes:.1f} minutes, a repeat 5 to 8 trials"
+    )
+    return f"{text}; {len(unknown)} fields not recorded" if unknown else text
+
+
+@keys_app.command("add")
+@_handled
+def add_key(
+    name: Annotated[str, typer.Argument(help="The name to show for your runs.")],
+    keys: Annotated[
+        Path, typer.Option(help="Folder of registered keys.")
+    ] = verify_command.KEYS_FOLDER,
+) -> None:
+    """Register your own signing key, so that the site shows your name."""
+    typer.echo(keys_command.add(name, keys))
 
 
 @app.command()
@@ -302,7 +330,8 @@ def _serve(site: Path) -> None:
     handler = functools.partial(_QuietHandler, directory=str(site))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         _tell(f"serving http://127.0.0.1:{server.server_port}/ until Ctrl-C")
-        server.serve_forever()
+        with contextlib.suppress(KeyboardInterrupt):
+            server.serve_forever()
 
 
 class _QuietHandler(http.server.SimpleHTTPRequestHandler):

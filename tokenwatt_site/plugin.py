@@ -99,10 +99,10 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
         ours = self._pages.get(page.file.src_uri)
         if ours is not None:
             output = fill(output, ours.charts, self._draw)
-        return with_policy(output)
+        return _finished(output)
 
     def on_post_template(self, output_content: str, *, template_name: str, **_: Any) -> str:
-        return with_policy(output_content) if template_name.endswith(".html") else output_content
+        return _finished(output_content) if template_name.endswith(".html") else output_content
 
     @event_priority(-100)
     def on_post_build(self, *, config: MkDocsConfig) -> None:
@@ -250,6 +250,13 @@ def _lines(error: TokenwattError) -> str:
 
 def _toc_token(anchor: str, words: str) -> Any:
     return {"level": 2, "id": anchor, "name": html.escape(words), "children": []}
+
+
+def _finished(output: str) -> str:
+    # Material leaves its search dialog without a name, which screen readers announce it by.
+    nameless = '<div class="md-search" data-md-component="search" role="dialog">'
+    named = nameless.replace(">", ' aria-label="Search">')
+    return with_policy(output.replace(nameless, named, 1))
 
 
 _INLINE_SCRIPT = re.compile(r"<script(?P<attributes>[^>]*)>(?P<body>.*?)</script>", re.DOTALL)

@@ -310,7 +310,7 @@ def fill_ns(spec: Spec) -> int:
 def fault(spec: Spec, trial: Trial) -> Fault | None:
     """Say why this trial is no measurement of the engine, or None. `method` lists the limits."""
     if trial.abandoned:
-        return Fault("its launch was broken off; the repeat was done again on another")
+        return Fault("the measurement was broken off; the repeat was done again from its start")
     if not trial.engine_alive:
         return Fault("the engine died")
     return (

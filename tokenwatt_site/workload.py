@@ -14,7 +14,7 @@ import hmac
 import json
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 from functools import cache
 from importlib import resources
@@ -148,13 +148,15 @@ def workload_of(setup: Setup) -> Workload:
     workload = Workload(identity.name, identity.version, setup.input_tokens, setup.output_tokens)
     known = NAMED.get(identity.name)
     if known is not None and known != workload:
+        other = replace(workload, name="my-mix", version=1)
         raise SpecError(
             Problem(
-                f"is not the workload {identity.name}",
-                field="setup.input_tokens, setup.output_tokens",
-                found=f"{workload.input_tokens} / {workload.output_tokens}",
-                expected=f"{known.input_tokens} / {known.output_tokens}",
-                remedy="Give other distributions another name.",
+                f"{identity.name} has lengths of its own",
+                field="setup.workload.name",
+                found=_lengths_text(workload),
+                expected=_lengths_text(known),
+                remedy=f"Give other lengths another name: name: {other.name}, version: 1,"
+                f" hash: {other.hash}",
             )
         )
     if identity.hash != workload.hash:
@@ -167,6 +169,15 @@ def workload_of(setup: Setup) -> Workload:
             )
         )
     return workload
+
+
+def _lengths_text(workload: Workload) -> str:
+    """Return lengths as they are written in a spec."""
+    fields = {"input_tokens": workload.input_tokens, "output_tokens": workload.output_tokens}
+    return ", ".join(
+        f"{name} {{{', '.join(f'{key}: {value}' for key, value in lengths.to_json().items())}}}"
+        for name, lengths in fields.items()
+    )
 
 
 @cache

@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import EVIL, Seen
+from tests.browser.test_accessibility import AXE, VIOLATIONS
 from tests.pages.conftest import a_power_log, board_spec
 from tests.support.runs import RunBuilder
 from tokenwatt_site.commands.report import report
@@ -40,3 +41,12 @@ def test_the_scheme_can_be_switched(page_file: Path, seen: Seen) -> None:
     before = seen.page.evaluate("getComputedStyle(document.body).backgroundColor")
     seen.page.get_by_role("button", name="Switch between light and dark").click()
     assert seen.page.evaluate("getComputedStyle(document.body).backgroundColor") != before
+
+
+@pytest.mark.parametrize("scheme", ["default", "slate"])
+def test_axe_finds_nothing_wrong_in_the_file(page_file: Path, seen: Seen, scheme: str) -> None:
+    seen.page.add_init_script(path=AXE)
+    seen.page.goto(page_file.as_uri())
+    seen.page.evaluate("name => { document.body.dataset.mdColorScheme = name; }", scheme)
+    seen.page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+    assert "\n".join(seen.page.evaluate(VIOLATIONS)) == ""

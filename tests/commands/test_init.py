@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import resource
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +26,7 @@ VLLM = {
     "/v1/models": as_json({"data": [{"id": "org/toy", "owned_by": "vllm", "max_model_len": 8192}]}),
     "/version": as_json({"version": "0.32.0"}),
 }
+HTML = (200, {"Content-Type": "text/html"}, b"<html><body>Log in</body></html>")
 
 
 class Answers:
@@ -172,6 +177,82 @@ def test_no_engine_is_said_before_anything_is_asked(tmp_path: Path) -> None:
         init(f"http://127.0.0.1:{free_port()}", tmp_path / "x.yaml", answers, no_nvml)
 
     assert answers.asked == []
+
+
+@pytest.mark.parametrize(
+    ("engine", "base", "told"),
+    [
+        (StubEngine(get={"/v1/models": HTML}), "", "HTTP 200, text/html"),
+        (StubEngine(get={"/v1/models": (302, {"Location": "/login"}, b"")}), "", "HTTP 302"),
+        (StubEngine(get={"/v1/models": (401, {}, b"{}")}), "", "not supported yet"),
+        (StubEngine(get={"/v1/models": (200, {}, b"[" * 100_000)}), "", "lists no model"),
+        (StubEngine(get=VLLM), "/v1", "Give the base without /v1: http://127.0.0.1"),
+        (StubEngine(get=VLLM), "/v1/", "Give the base without /v1: http://127.0.0.1"),
+    ],
+    ids=["page", "redirect", "key", "deep", "v1", "v1 with slash"],
+)
+def test_b1_what_is_no_engine_gives_no_spec(
+    tmp_path: Path, engine: StubEngine, base: str, told: str
+) -> None:
+    answers = Answers()
+
+    with serving(engine) as url, pytest.raises(EngineError) as caught:
+        init(url + base, tmp_path / "x.yaml", answers, no_nvml)
+
+    assert told in str(caught.value)
+    assert answers.asked == []
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:99999", "http://me:hunter2@127.0.0.1:1"])
+def test_d6_an_address_that_cannot_be_asked_is_refused_without_its_secrets(
+    tmp_path: Path, url: str
+) -> None:
+    with pytest.raises(UsageError, match=r"endpoint\.url") as caught:
+        init(url, tmp_path / "x.yaml", Answers(), no_nvml)
+
+    assert "127.0.0.1" in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+@contextmanager
+def _full_disk() -> Iterator[None]:
+    """No file may grow beyond 10 bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+
+
+def test_d4_a_full_disk_leaves_nothing_so_the_next_try_succeeds(tmp_path: Path) -> None:
+    out = tmp_path / "x.yaml"
+    with serving(StubEngine(get=VLLM)) as url:
+        with _full_disk(), pytest.raises(EnvironmentProblem, match="cannot be written") as caught:
+            init(url, out, Answers(), no_nvml)
+        left = list(tmp_path.iterdir())
+        init(url, out, Answers(), no_nvml)
+
+    assert caught.value.problems[0].file == str(out)
+    assert left == []
+    assert list(tmp_path.iterdir()) == [out]
+
+
+def test_d4_a_file_that_appears_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
+    out = tmp_path / "x.yaml"
+
+    def answer(_: str) -> str:
+        out.write_text("mine", "utf-8")
+        return ""
+
+    with serving(StubEngine(get=VLLM)) as url, pytest.raises(UsageError, match="there already"):
+        init(url, out, answer, no_nvml)
+
+    assert out.read_text("utf-8") == "mine"
+    assert list(tmp_path.iterdir()) == [out]
 
 
 TEXT = st.text(st.characters(codec="ascii", exclude_categories=["Cc"]), min_size=1, max_size=60)

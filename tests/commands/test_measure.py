@@ -147,3 +147,16 @@ def test_a_wrong_workload_hash_is_named_with_its_file(here):
 def test_a_folder_without_a_measurement_cannot_be_resumed(here):
     with pytest.raises(UsageError, match="holds no measurement"):
         command.resumed_spec(here)
+
+
+def test_a_run_file_can_be_measured_again_by_itself(here, lab):  # noqa: F811
+    path, run = measured(small_spec())
+    again = command.read_spec(path, label="again")
+    assert again.configuration_id == run.configuration
+    assert again.label == "again"
+
+
+def test_a_json_file_that_is_no_run_holds_no_spec(here):
+    (here / "x.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(UsageError, match="holds no spec"):
+        command.read_spec(here / "x.json")

@@ -94,62 +94,72 @@ def _events(engine: StubEngine, body: dict[str, Any]) -> Iterator[dict[str, Any]
         yield {"choices": [{"text": "a\u2028b"}]}
     if engine.error_event is not None:
         yield engine.error_event
-    yield {"choices": [{"text": ""}], "usage": engine.usage(body)}
+    yield {"choices": [{"text": "", "finish_reason": "length"}], "usage": engine.usage(body)}
+
+
+class _Server(ThreadingHTTPServer):
+    def __init__(self, engine: StubEngine) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.engine = engine
+        self.over = threading.Event()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+
+    def version_string(self) -> str:
+        return "stub"
+
+    def do_GET(self) -> None:
+        engine = self.server.engine
+        if raw := engine.raw.get(self.path):
+            self._send_raw(raw)
+            return
+        status, headers, body = engine.get.get(self.path, (404, {}, b"{}"))
+        self.send_response_only(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self._send_raw(lambda _: iter([body]))
+
+    def do_POST(self) -> None:
+        engine = self.server.engine
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        engine.bodies.append(body)
+        if raw := engine.raw.get(len(engine.bodies)):
+            self._send_raw(raw)
+            return
+        known = not engine.models or body["model"] in engine.models
+        self.send_response_only(engine.status if known else 404)
+        self.send_header("Content-Type", "text/event-stream")
+        self.end_headers()
+        if not known or engine.status != 200:
+            self.wfile.write(b'{"error": {"message": "no such thing"}}')
+            return
+        for event in _events(engine, body):
+            self.wfile.write(f"data: {json.dumps(event, ensure_ascii=False)}\n\n".encode())
+        self.wfile.write(b"data: [DONE]\n\n")
+
+    def _send_raw(self, raw: Raw) -> None:
+        with suppress(ConnectionError):
+            for piece in raw(self.server.over):
+                self.wfile.write(piece)
+
+    def log_message(self, *_: Any) -> None:
+        return
 
 
 @contextmanager
 def serving(engine: StubEngine) -> Iterator[str]:
     """Serve on the loopback; gives the base URL."""
-    over = threading.Event()
-
-    class Handler(BaseHTTPRequestHandler):
-        def version_string(self) -> str:
-            return "stub"
-
-        def do_GET(self) -> None:
-            if raw := engine.raw.get(self.path):
-                self._send_raw(raw)
-                return
-            status, headers, body = engine.get.get(self.path, (404, {}, b"{}"))
-            self.send_response_only(status)
-            for name, value in headers.items():
-                self.send_header(name, value)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            engine.bodies.append(body)
-            if raw := engine.raw.get(len(engine.bodies)):
-                self._send_raw(raw)
-                return
-            known = not engine.models or body["model"] in engine.models
-            self.send_response_only(engine.status if known else 404)
-            self.send_header("Content-Type", "text/event-stream")
-            self.end_headers()
-            if not known or engine.status != 200:
-                self.wfile.write(b'{"error": {"message": "no such thing"}}')
-                return
-            for event in _events(engine, body):
-                self.wfile.write(f"data: {json.dumps(event, ensure_ascii=False)}\n\n".encode())
-            self.wfile.write(b"data: [DONE]\n\n")
-
-        def _send_raw(self, raw: Raw) -> None:
-            with suppress(ConnectionError):
-                for piece in raw(over):
-                    self.wfile.write(piece)
-
-        def log_message(self, *_: Any) -> None:
-            return
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = _Server(engine)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_address[1]}"
     finally:
-        over.set()
+        server.over.set()
         server.shutdown()
         thread.join()
         server.server_close()

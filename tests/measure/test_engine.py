@@ -23,8 +23,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         if self.path == "/die":
             os._exit(7)
-        self.send_response(200 if self.path == "/health" else 404)
+        self.send_response(200 if self.path in ("/health", "/v1/models") else 404)
         self.end_headers()
+        self.wfile.write(b'{"data": [{"id": "m"}]}')
     def log_message(self, *_): pass
 server = http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Handler)
 """

@@ -6,7 +6,17 @@ from typing import Any
 
 import pytest
 
-from tests.measure.stub_engine import StubEngine, honest, serving
+from tests.measure.stub_engine import (
+    HEAD,
+    Raw,
+    StubEngine,
+    dropped,
+    endless,
+    hanging,
+    honest,
+    serving,
+    trickling,
+)
 from tests.support.runs import small_spec_dict
 from tokenwatt_site.errors import EngineError, ReadBackError
 from tokenwatt_site.evidence import Board
@@ -283,6 +293,98 @@ def test_an_engine_that_is_gone_is_an_error_of_the_engine() -> None:
 
     with pytest.raises(EngineError, match="no engine answers"):
         preflight(spec(), url, FACTS, ids)
+
+
+PROBES = [
+    "probe 1, an answer of fixed length",
+    "probe 2, a short prompt",
+    "probe 3, a longer prompt",
+    "probe 4, the longer prompt again",
+    "probe 5, the longest prompt and answer",
+    "probe 6, an unknown model name",
+]
+
+
+@pytest.mark.parametrize("number", range(1, 7))
+def test_c3_an_answer_that_breaks_off_is_told_with_its_probe(number: int) -> None:
+    with pytest.raises(EngineError) as caught:
+        check(StubEngine(raw={number: dropped}))
+
+    assert caught.value.problems[0].what.startswith(f"{PROBES[number - 1]}: the answer broke off")
+    assert "Start the engine" not in str(caught.value)
+
+
+def test_c3_an_answer_that_ends_with_its_connection_may_break_off_too() -> None:
+    cut = HEAD + b'\r\ndata: {"choices":[{"text":"a"}]}\n\n'
+    with pytest.raises(EngineError, match=r"probe 2, .*the answer broke off"):
+        check(StubEngine(raw={2: lambda _: iter([cut])}))
+
+
+@pytest.mark.parametrize("raw", [hanging, trickling(HEAD + b"\r\n"), trickling(HEAD + b"X: ")])
+def test_c3_an_answer_that_does_not_end_is_told_with_its_probe(raw: Raw) -> None:
+    with pytest.raises(EngineError) as caught:
+        check(StubEngine(raw={1: raw}), spec(protocol__request_timeout_s=0.3))
+
+    (problem,) = caught.value.problems
+    assert problem.what == f"{PROBES[0]}: the answer did not end within 0.3 s"
+    assert "Start the engine" not in str(caught.value)
+
+
+def test_b2_an_answer_without_an_end_stops_the_preflight() -> None:
+    with pytest.raises(EngineError, match=r"probe 2, .*larger than 4 MiB"):
+        check(StubEngine(raw={2: endless}))
+
+
+NO_COUNTS = [2**60, 2**53, -7, 1e30, 16.0, "x", "16", True, [16], {"n": 16}]
+
+
+@pytest.mark.parametrize("value", NO_COUNTS, ids=repr)
+@pytest.mark.parametrize(
+    "field",
+    [
+        "prompt_tokens",
+        "completion_tokens",
+        "prompt_tokens_details.cached_tokens",
+        "prompt_cache_hit_tokens",
+    ],
+)
+def test_b9_usage_that_is_no_count_is_refused_by_field(field: str, value: Any) -> None:
+    *folder, key = field.split(".")
+
+    def odd(body: dict[str, Any]) -> dict[str, Any]:
+        return honest(body) | ({folder[0]: {key: value}} if folder else {key: value})
+
+    with pytest.raises(EngineError) as caught:
+        check(StubEngine(usage=odd))
+
+    (problem,) = caught.value.problems
+    shown = {"[16]": "list", "{'n': 16}": "dict", "True": "true", "'x'": '"x"', "'16'": '"16"'}
+    assert problem.field == f"usage.{field}"
+    assert problem.found == shown.get(repr(value), repr(value))
+    assert problem.expected == "a whole number from 0 to 2^53 - 1"
+
+
+def test_b9_a_count_that_is_null_is_one_that_is_not_told() -> None:
+    def nulls(body: dict[str, Any]) -> dict[str, Any]:
+        return honest(body) | {"prompt_tokens_details": None, "prompt_cache_hit_tokens": None}
+
+    assert check(StubEngine(usage=nulls)).repeat_cached_tokens is None
+
+
+def test_an_answer_in_one_event_is_refused_where_tpot_is_asked_for() -> None:
+    slo = [{"metric": "tpot", "quantile": 0.9, "limit_ms": 50}]
+    with pytest.raises(EngineError) as caught:
+        check(StubEngine(at_once=True), spec(setup__slo=slo))
+
+    (problem,) = caught.value.problems
+    assert (problem.field, problem.found) == ("setup.slo", "all 64 tokens in one event")
+    assert problem.expected == "a stream token by token"
+
+
+def test_an_answer_in_one_event_will_do_where_tpot_is_not_asked_for() -> None:
+    slo = [{"metric": "e2e", "quantile": 0.9, "limit_ms": 1000}]
+
+    assert check(StubEngine(at_once=True), spec(setup__slo=slo)).longest_asked
 
 
 def test_the_longest_answer_is_left_out_when_it_would_take_minutes(

@@ -149,7 +149,8 @@ def test_c1_an_interrupted_session_is_kept_and_resumed_on_a_new_launch(lab, tmp_
     claims = derive(measured.spec, measured.evidence)
     abandoned = [t for t in claims.trials if t.verdict == "INVALID"]
     assert len(abandoned) == 2
-    assert all("another" in t.reason for t in abandoned)
+    assert all("done again" in t.reason for t in abandoned)
+    assert any("starts again" in line for line in lab.said)
     assert claims.metric("goodput").value > 0
     assert [n.event for n in measured.evidence.journal].count("interrupted") == 1
 

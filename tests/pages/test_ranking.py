@@ -6,6 +6,7 @@ import pytest
 
 from tests.pages.conftest import Make
 from tests.pages.test_report import Parsed
+from tests.support.runs import small_spec
 from tokenwatt_site.configuration import Configuration
 from tokenwatt_site.leaderboard import rank
 from tokenwatt_site.pages import ranking
@@ -59,6 +60,15 @@ def test_without_goodput_the_launches_are_counted_all_the_same(make: Make) -> No
     html = render(make(rates_urps=(500_000,)))
     assert "n = 1: none" in html
     assert "n = 0" not in html
+
+
+def test_regions_have_names_of_their_own_where_two_tables_have_one_heading(make: Make) -> None:
+    objective = {"metric": "ttft", "quantile": 0.9, "limit_ms": 1400.0}
+    other = make(spec=small_spec(setup__slo=[objective]))
+    parsed = Parsed(render(make(), other))
+    names = [a.get("aria-label") for _, a in parsed.tags if a.get("role") == "region"]
+    assert len(names) == 4
+    assert len(set(names)) == 4
 
 
 def test_quoted_records_stand_apart_and_are_never_ranked(

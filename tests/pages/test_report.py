@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.pages.conftest import Make, board_spec
-from tests.support.runs import RunBuilder, a_key, small_spec
+from tests.support.runs import RunBuilder, a_key, small_spec, spec_in_mode
 from tokenwatt_site.canonical import load_yaml
 from tokenwatt_site.configuration import Configuration, group
 from tokenwatt_site.metrics import METRICS
@@ -230,9 +230,19 @@ def test_without_goodput_the_highest_passing_rate_leads_the_summary(make: Make) 
         "toy 1.0 held 0.50 requests/s as its highest passing rate and has no goodput to report"
         " (no trial broke the SLO" in held
     )
+    wide = make(rates_urps=(500_000, 64_000_000))
+    assert "held 0.50 requests/s as its highest passing rate and has no goodput to report (the" in (
+        " ".join(part for part, _ in report.summary_parts(wide))
+    )
     never = " ".join(part for part, _ in report.summary_parts(make(rates_urps=(64_000_000,))))
     assert "toy 1.0 has no goodput to report (no trial met the SLO" in never
     assert "highest passing rate" not in never
+
+
+def test_a_rate_that_only_some_repeats_held_is_not_said_of_all(make: Make) -> None:
+    mixed = make(spec=spec_in_mode("quick"), spread=(1.0, 3.0), rates_urps=(1_000_000,))
+    words = " ".join(part for part, _ in report.summary_parts(mixed))
+    assert "held 1.00 requests/s in 1 of 2 repeats as its highest passing rate" in words
 
 
 def test_the_citation_of_a_run_without_goodput_counts_its_launches(make: Make) -> None:

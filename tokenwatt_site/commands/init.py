@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import secrets
 import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -51,10 +53,10 @@ def init(url: str, out: Path, ask: Ask, open_nvml: Callable[[], NvmlMeter] = Nvm
         open_nvml: opens NVML; a stand-in for tests.
 
     Raises:
-        UsageError: `out` is there already.
-        EngineError: nothing answers at `url`.
+        UsageError: `out` is there already, or `url` is no address that a spec may hold.
+        EngineError: no engine answers at `url`.
         SpecError: an answer that a spec may not hold.
-        EnvironmentProblem: `out` cannot be written.
+        EnvironmentProblem: `out` cannot be written; then nothing is left.
     """
     _require_absent(out)
     base = url.rstrip("/")
@@ -78,7 +80,7 @@ def spec_yaml(spec: Spec) -> str:
 
 
 def _draft(base: str, facts: EngineFacts, hardware: JsonValue, ask: _Question) -> JsonValue:
-    served = facts.models[0] if facts.models else NOT_RECORDED
+    served = facts.models[0]
     name, _, revision = ask(
         "Model as published, with its revision (name@revision)", served
     ).partition("@")
@@ -253,12 +255,19 @@ def _require_absent(out: Path) -> None:
 
 
 def _write(out: Path, spec: Spec) -> None:
+    partial = out.with_name(f".{out.name}.{secrets.token_hex(8)}")
     try:
-        with out.open("x", encoding="utf-8") as handle:
+        with partial.open("x", encoding="utf-8") as handle:
             handle.write(_HEADER + spec_yaml(spec))
+            handle.flush()
+            os.fsync(handle.fileno())
+        # link, not rename: a file that somebody made meanwhile is not overwritten.
+        os.link(partial, out)
     except FileExistsError:
         _require_absent(out)
     except OSError as error:
         raise EnvironmentProblem(
             Problem(f"cannot be written ({error.strerror})", file=str(out))
         ) from error
+    finally:
+        partial.unlink(missing_ok=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib import resources
@@ -58,9 +59,9 @@ def find_spec(name: Path) -> Path:
 
 
 def read_spec(name: Path, *, label: str | None = None, role: Role | None = None) -> Spec:
-    """Load a spec, put another label or role in it, and check its workload's hash."""
+    """Load a spec, or that of a run file; put another label or role in it; check its workload."""
     path = find_spec(name)
-    spec = load_spec(path)
+    spec = _spec_of_run(path) if path.suffix == ".json" else load_spec(path)
     changes = {"label": label, "role": role}
     value = spec.to_json() | {key: item for key, item in changes.items() if item is not None}
     spec = parse_spec(value, source=f"{path} with --label and --role")
@@ -69,6 +70,14 @@ def read_spec(name: Path, *, label: str | None = None, role: Role | None = None)
     except SpecError as error:
         raise SpecError(*(replace(p, file=str(path)) for p in error.problems)) from error
     return spec
+
+
+def _spec_of_run(path: Path) -> Spec:
+    """Return the spec of a run file, so that a run can be measured again by its file alone."""
+    value = load_json(read_file(path), source=str(path))
+    if not isinstance(value, dict) or "spec" not in value:
+        raise UsageError(Problem("holds no spec", file=str(path), expected="a spec or a run file"))
+    return parse_spec(value["spec"], source=str(path))
 
 
 def new_folder(spec: Spec) -> Path:
@@ -128,7 +137,7 @@ def measure_and_sign(
     try:
         measured = measure(spec, folder, events)
     except (EnvironmentProblem, Interrupted) as error:
-        raise type(error)(*error.problems, *_kept(spec, folder, signer)) from error
+        raise type(error)(*error.problems, *_kept(spec, folder, signer, out)) from error
     try:
         run = _sign(measured, target, signer)
         path = out or target / f"{run.run_id[:12]}.json"
@@ -136,7 +145,9 @@ def measure_and_sign(
     except OSError as error:
         raise EnvironmentProblem(
             Problem(
-                f"cannot be written ({error.strerror})", file=str(target), remedy=_go_on(folder)
+                f"cannot be written ({error.strerror})",
+                file=str(target),
+                remedy=_go_on(folder, out),
             )
         ) from error
     events.say(f"signed {path}")
@@ -145,7 +156,9 @@ def measure_and_sign(
     return path, run
 
 
-def _kept(spec: Spec, folder: Path, signer: Ed25519PrivateKey) -> tuple[Problem, ...]:
+def _kept(
+    spec: Spec, folder: Path, signer: Ed25519PrivateKey, out: Path | None
+) -> tuple[Problem, ...]:
     """Sign what a measurement that was broken off left, and say how to go on; or nothing.
 
     It stays in the work folder, so it is valid and verifiable as far as it goes, and not published.
@@ -158,11 +171,12 @@ def _kept(spec: Spec, folder: Path, signer: Ed25519PrivateKey) -> tuple[Problem,
             _write(folder / "run.json", _sign(partial, folder, signer))
     except (TokenwattError, OSError):  # the disk may be full; the first error is the one to tell
         return ()
-    return (Problem("what was measured is kept", file=str(folder), remedy=_go_on(folder)),)
+    return (Problem("what was measured is kept", file=str(folder), remedy=_go_on(folder, out)),)
 
 
-def _go_on(folder: Path) -> str:
-    return f"Go on with: tokenwatt-site measure --resume {folder}"
+def _go_on(folder: Path, out: Path | None) -> str:
+    words = ["tokenwatt-site", "measure", "--resume", str(folder)]
+    return f"Go on with: {shlex.join(words + (['--out', str(out)] if out else []))}"
 
 
 def _sign(measured: Measured, target: Path, signer: Ed25519PrivateKey) -> Run:

@@ -1,7 +1,7 @@
 """What is asked of an engine outside the trials: whether it is ready, who it is, single probes.
 
-The load itself goes through `client`, with the bytes that `request_body` makes here, so a probe asks
-exactly what the trials ask.
+The load itself goes through `client`, with the bytes that `request_body` makes here, so a probe
+asks exactly what the trials ask.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def read_back(url: str) -> EngineFacts:
     models = _get(f"{url}/v1/models")
     rows = [row for row in _rows(_mapping(models).get("data")) if isinstance(row.get("id"), str)]
     told = [name for row in rows for name in (row["id"], *_texts(row.get("aliases")))]
-    names = tuple(dict.fromkeys(name for text in told if (name := clean_text(text))))
+    names = tuple(dict.fromkeys(cleaned for text in told if (cleaned := clean_text(text))))
     if not names:
         raise _no_engine(url, models)
     owners = {owner for row in rows if (owner := _text(row.get("owned_by")))}

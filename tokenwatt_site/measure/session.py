@@ -208,11 +208,25 @@ class _Session:
             repeat_cached_tokens=ready.repeat_cached_tokens,
             longest_asked=ready.longest_asked,
         )
+        if engine.started is None and repeat > 1:
+            self._events.say(
+                "this engine does not tell when it started: whether it was restarted since the"
+                " last repeat is your word, and the page says so"
+            )
         name = facts.name or "the engine"
         self._events.say(f"repeat {repeat} of {protocol.repeats}: {name} passed the preflight")
         realisation = self._workload.realisation(
             repeat, lead_in=protocol.lead_in, scored=protocol.scored, tail=protocol.tail
         )
+        broken_off = sum(
+            line.event == "trial_end" and line.data["repeat"] == repeat
+            for line in self._journal.lines
+        )
+        if broken_off:
+            self._events.say(
+                f"repeat {repeat} starts again, on one launch: {broken_off} earlier trials stay,"
+                " INVALID"
+            )
         with self._sampling():
             self._search(_Launched(launch_line, repeat, engine, realisation))
 
@@ -288,7 +302,7 @@ class _Session:
             Problem(
                 f"INVALID {times} times at {trial.rate_urps / 1e6:g} requests/s:"
                 f" {found.reason if found else ''}",
-                remedy="When other load on this machine has ended, go on with:"
+                remedy="The client needs a processor core to itself. When other load has ended:"
                 f" tokenwatt-site measure --resume {self.work.path}"
                 if found is not None and found.transient
                 else "Correct the spec, and start a new measurement.",

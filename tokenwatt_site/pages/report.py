@@ -139,7 +139,11 @@ def summary_parts(configuration: Configuration) -> Iterator[tuple[str, bool]]:
 def _held(claims: Claims) -> str | None:
     """The highest passing rate with its unit; None where no trial passed."""
     claim, metric = claims.metric("highest_pass_rate"), METRICS["highest_pass_rate"]
-    return None if claim.value is None else f"{text.amount(claim.value, metric)} {metric.unit}"
+    if claim.value is None:
+        return None
+    held, n = len(claim.repeats), len(claims.repeats)
+    where = f" in {held} of {n} repeats" if held < n else ""
+    return f"{text.amount(claim.value, metric)} {metric.unit}{where}"
 
 
 def _eyebrow(head: ValidatedRun) -> str:

@@ -51,15 +51,27 @@ class Keyring:
 
     @classmethod
     def load(cls, folder: Path) -> Keyring:
-        """Read every `*.json` of `folder`; a folder that is not there registers no key.
+        """Read every file of `folder`; a folder that is not there registers no key.
 
         Raises:
-            InputError: one problem for each file that is not a valid registration: not strict JSON,
+            InputError: a file stands where the folder should be, or one problem for each file that is not a valid registration: not strict JSON,
                 a key id that is not the key's, a key of small order, or a key registered before.
         """
         keys: dict[str, RegisteredKey] = {}
         problems: list[Problem] = []
-        for path in sorted(folder.glob("*.json")):
+        if folder.exists() and not folder.is_dir():
+            raise InputError(Problem("is no folder of registered keys", file=str(folder)))
+        for path in sorted(folder.glob("[!.]*")):
+            if path.suffix != ".json":
+                problems.append(
+                    Problem(
+                        "is no registered key",
+                        file=str(path),
+                        expected="files in .json alone",
+                        remedy="`tokenwatt-site keys add NAME` writes one.",
+                    )
+                )
+                continue
             try:
                 key = _registered(path)
             except InputError as error:
