@@ -31,9 +31,9 @@ def add(name: str, folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         with path.open("x", encoding="utf-8") as handle:
             handle.write(json.dumps(key.to_json(), indent=1, ensure_ascii=False) + "\n")
-    except FileExistsError as error:
-        raise UsageError(Problem("this key is registered already", file=str(path))) from error
     except OSError as error:
+        if path.exists():
+            raise UsageError(Problem("this key is registered already", file=str(path))) from error
         raise EnvironmentProblem(
             Problem(f"cannot be written ({error.strerror})", file=str(path))
         ) from error

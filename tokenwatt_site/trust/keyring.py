@@ -54,8 +54,9 @@ class Keyring:
         """Read every file of `folder`; a folder that is not there registers no key.
 
         Raises:
-            InputError: a file stands where the folder should be, or one problem for each file that is not a valid registration: not strict JSON,
-                a key id that is not the key's, a key of small order, or a key registered before.
+            InputError: a file stands where the folder should be, or one problem for each file that
+                is not a valid registration: not strict JSON, a key id that is not the key's, a key
+                of small order, or a key registered before.
         """
         keys: dict[str, RegisteredKey] = {}
         problems: list[Problem] = []
