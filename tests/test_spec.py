@@ -224,6 +224,11 @@ def test_f27_a_secret_in_any_published_text_is_refused(changes: dict[str, Any]) 
         small_spec(**changes)
 
 
+def test_a_url_with_v1_is_refused_as_it_would_be_asked_for_v1_v1() -> None:
+    with pytest.raises(SpecError, match="without /v1"):
+        small_spec(endpoint__start="attach", endpoint__url="http://127.0.0.1:8000/v1/")
+
+
 def test_a_launch_that_does_not_say_where_to_listen_is_refused() -> None:
     with pytest.raises(SpecError, match="port"):
         small_spec(setup__engine__argv=["vllm", "serve"])

@@ -296,6 +296,8 @@ class Endpoint(Model):
     def _url_when_attached(self) -> Endpoint:
         if self.start == "attach" and self.url is None:
             raise ValueError("start: attach needs url")
+        if self.url is not None and self.url.rstrip("/").endswith("/v1"):
+            raise ValueError("url is the base of the API, without /v1")
         if self.start == "launch" and self.url is not None:
             raise ValueError("start: launch chooses its own port; remove url")
         return self

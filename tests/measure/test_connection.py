@@ -15,7 +15,7 @@ from tokenwatt_site.measure.connection import ClockPair, Connection, Target
     ("url", "api", "target"),
     [
         ("http://h:1", "completions", Target("h", 1, "/v1/completions")),
-        ("http://h:1/v1/", "chat", Target("h", 1, "/v1/chat/completions")),
+        ("http://h:1/", "chat", Target("h", 1, "/v1/chat/completions")),
         ("http://h/base", "chat", Target("h", 80, "/base/v1/chat/completions")),
         ("http://[::1]:8000", "completions", Target("::1", 8000, "/v1/completions")),
     ],

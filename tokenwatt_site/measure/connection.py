@@ -39,7 +39,7 @@ class Target:
 
     @classmethod
     def from_url(cls, base_url: str, api: Literal["completions", "chat"]) -> Target:
-        """Read a base URL, with or without its `/v1`.
+        """Read a base URL, which is without `/v1`.
 
         Raises:
             UsageError: it is not http, or has no host.
@@ -58,7 +58,7 @@ class Target:
                     expected="http://host:port",
                 )
             )
-        base = parts.path.rstrip("/").removesuffix("/v1")
+        base = parts.path.rstrip("/")
         path = "/v1/chat/completions" if api == "chat" else "/v1/completions"
         return cls(host, port, base + path)
 
