@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
@@ -15,6 +16,7 @@ from tokenwatt_site.trust.plausibility import CLOCK_SLACK_NS, check_dates, check
 from tokenwatt_site.workload import workload_of
 
 SPEC = small_spec()
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
 GOOD = next(
     ToyEngine().serve(
         workload_of(SPEC.setup).realisation(1, lead_in=0, scored=10, tail=1),
@@ -109,16 +111,24 @@ NOON = "2026-01-01T12:00:00.000000Z"
     "text", ["2026-01-01T12:00:00Z", "2026-01-01T12:00:00.123456Z", "2026-01-01T12:00:00+00:00"]
 )
 def test_utc_dates_are_dates(run: Run, text: str) -> None:
-    check_dates(*dated(run, text, text))
+    check_dates(*dated(run, text, text), NOW)
 
 
 def test_the_clock_may_be_set_back_between(run: Run) -> None:
-    check_dates(*dated(run, NOON, "2026-01-01T11:59:59Z", NOON))
+    check_dates(*dated(run, NOON, "2026-01-01T11:59:59Z", NOON), NOW)
+
+
+@pytest.mark.parametrize(
+    "text", ["1999-12-31T12:00:00Z", "2026-01-04T00:00:00Z", "2099-01-01T00:00:00Z"]
+)
+def test_dates_at_which_nothing_was_measured_are_refused(run: Run, text: str) -> None:
+    with pytest.raises(InputError, match="no time at which this was measured"):
+        check_dates(*dated(run, text, text), NOW)
 
 
 def test_a_run_that_ends_before_it_starts_is_refused(run: Run) -> None:
     with pytest.raises(InputError, match="before the start"):
-        check_dates(*dated(run, NOON, "2026-01-01T11:59:59Z"))
+        check_dates(*dated(run, NOON, "2026-01-01T11:59:59Z"), NOW)
 
 
 @pytest.mark.parametrize(
@@ -127,4 +137,4 @@ def test_a_run_that_ends_before_it_starts_is_refused(run: Run) -> None:
 )
 def test_other_dates_are_refused(run: Run, text: str) -> None:
     with pytest.raises(InputError, match=r"journal line 1\.at"):
-        check_dates(*dated(run, NOON, text, NOON))
+        check_dates(*dated(run, NOON, text, NOON), NOW)

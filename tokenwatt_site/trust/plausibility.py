@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 from tokenwatt_site.errors import InputError, Problem
@@ -17,10 +17,17 @@ CLOCK_SLACK_NS = 1_000_000
 """Sends are stamped by us and arrivals by the kernel, whose clocks are paired to within this."""
 
 
-def check_dates(run: Run, journal: Sequence[Entry]) -> None:
+EARLIEST = datetime(2026, 1, 1, tzinfo=UTC)
+"""No file of this format is older."""
+
+FUTURE_SLACK = timedelta(days=1)
+
+
+def check_dates(run: Run, journal: Sequence[Entry], now: datetime) -> None:
     """Check that dates are UTC in RFC 3339, and that the run's are those of its journal, in order.
 
-    Lines between may go back: the wall clock of a machine is set now and then.
+    Lines between may go back: the wall clock of a machine is set now and then. The run's own dates
+    lie between EARLIEST and a day after `now`, the clock of whoever verifies.
 
     Raises:
         InputError: naming the field.
@@ -29,6 +36,16 @@ def check_dates(run: Run, journal: Sequence[Entry]) -> None:
         _utc(f"journal line {line.seq}.at", line.at)
     expect_equal("conditions.started", run.conditions.started, journal[0].at)
     expect_equal("conditions.ended", run.conditions.ended, journal[-1].at)
+    for line in (journal[0], journal[-1]):
+        if not EARLIEST <= _utc("", line.at) <= now + FUTURE_SLACK:
+            raise InputError(
+                Problem(
+                    "is no time at which this was measured",
+                    field=f"journal line {line.seq}.at",
+                    found=line.at,
+                    expected=f"from {EARLIEST:%Y-%m-%d} to a day from now",
+                )
+            )
     if _utc("", journal[-1].at) < _utc("", journal[0].at):
         raise InputError(
             Problem(
@@ -81,6 +98,8 @@ def check_power(run: Run, log: PowerLog | None) -> None:
     if log is None:
         return
     setup = run.spec.setup
+    if log.sensor == "none":
+        raise InputError(Problem("was read by no sensor", field="evidence.power"))
     expect_equal("setup.power.sensor", setup.power.sensor, log.sensor)
     expect_equal("setup.power.scope", setup.power.scope, log.scope)
     expect_equal(

@@ -31,6 +31,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import InitVar, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
@@ -282,7 +283,7 @@ def _verified(path: Path, document: JsonValue, keyring: Keyring) -> ValidatedRun
         claims = _recomputed(run, evidence)
     # (10) plausibility
     with _check(10, path):
-        check_dates(run, journal)
+        check_dates(run, journal, datetime.now(UTC))
         check_requests(evidence.requests)
         check_epochs(trials)
         check_power(run, evidence.power)
