@@ -14,7 +14,7 @@ from typing import Annotated
 from pydantic import Field
 
 from tokenwatt_site.canonical import canonical_bytes
-from tokenwatt_site.spec import Line, Model
+from tokenwatt_site.schema import Line, Model
 
 
 class AcceleratorRow(Model):

@@ -12,7 +12,8 @@ from tokenwatt_site.journal import Entry
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.run import MetricClaim, NotCovered, RepeatClaim
 from tokenwatt_site.spec import MIN_SCORED, MIN_WINDOW_S, NOT_RECORDED, Spec
-from tokenwatt_site.trials import Trial, fill_ns
+from tokenwatt_site.trials import Trial
+from tokenwatt_site.validity import fill_ns
 
 
 def caveats(

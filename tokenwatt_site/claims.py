@@ -31,7 +31,8 @@ from tokenwatt_site.run import (
     TrialClaim,
 )
 from tokenwatt_site.spec import Spec
-from tokenwatt_site.trials import Evidence, Trial, highest_rate_urps, read_trials, verdict
+from tokenwatt_site.trials import Evidence, Trial, read_trials
+from tokenwatt_site.validity import highest_rate_urps, verdict
 
 __all__ = ["Evidence", "derive", "tokens_in_window"]
 

@@ -27,7 +27,7 @@ from tokenwatt_site.canonical import (
     sha256_hex,
 )
 from tokenwatt_site.errors import InputError, Problem
-from tokenwatt_site.spec import Line, Model, Sha256
+from tokenwatt_site.schema import Line, Model, Sha256
 
 REQUESTS_FORMAT = "tokenwatt/requests/1"
 POWER_FORMAT = "tokenwatt/power/1"

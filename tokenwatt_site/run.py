@@ -12,7 +12,8 @@ from pydantic import Field
 
 from tokenwatt_site.canonical import JsonValue, canonical_bytes, sha256_hex
 from tokenwatt_site.evidence import EvidenceFile
-from tokenwatt_site.spec import Line, Model, Sha256, Spec
+from tokenwatt_site.schema import Line, Model, Sha256
+from tokenwatt_site.spec import Spec
 
 # History of the format. 1: first.
 RUN_SCHEMA = "tokenwatt/run/1"

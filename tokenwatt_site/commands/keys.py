@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from tokenwatt_site.errors import EnvironmentProblem, Problem, UsageError
-from tokenwatt_site.spec import validation_problems
+from tokenwatt_site.schema import validation_problems
 from tokenwatt_site.trust.keyring import RegisteredKey, key_folder, own_key
 from tokenwatt_site.trust.signature import key_id
 

@@ -36,7 +36,8 @@ from tokenwatt_site.measure.preflight import compare, preflight
 from tokenwatt_site.measure.trial import Progress, run_trial
 from tokenwatt_site.measure.workfolder import Measured, WorkFolder
 from tokenwatt_site.spec import Spec
-from tokenwatt_site.trials import Trial, fault, highest_rate_urps, read_trials, verdict
+from tokenwatt_site.trials import Trial, read_trials
+from tokenwatt_site.validity import fault, highest_rate_urps, verdict
 from tokenwatt_site.workload import (
     SEED_RULE,
     Realisation,

@@ -27,7 +27,7 @@ from pydantic import Field, ValidationError
 
 from tokenwatt_site.canonical import canonical_bytes, load_json, read_file
 from tokenwatt_site.errors import EnvironmentProblem, InputError, Problem
-from tokenwatt_site.spec import Line, Model, validation_problems
+from tokenwatt_site.schema import Line, Model, validation_problems
 from tokenwatt_site.trust.signature import is_small_order, key_id
 
 KEY_FILE = "ed25519.key"

@@ -62,7 +62,7 @@ from tokenwatt_site.run import (
     Signature,
     signed_bytes,
 )
-from tokenwatt_site.spec import validation_problems
+from tokenwatt_site.schema import validation_problems
 from tokenwatt_site.trials import read_trials
 from tokenwatt_site.trust import signature
 from tokenwatt_site.trust.consistency import check_journal

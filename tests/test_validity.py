@@ -1,0 +1,147 @@
+"""What is no measurement is INVALID with its reason; everything else passes or fails."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.support.runs import RunBuilder, small_spec, spec_in_mode
+from tests.test_claims import evidence_of
+from tokenwatt_site.evidence import Status
+from tokenwatt_site.trials import read_trials
+from tokenwatt_site.validity import fault, highest_rate_urps, verdict
+from tokenwatt_site.workload import workload_of
+
+SPEC = small_spec()
+BUILDER = RunBuilder(spec=SPEC, rates_urps=(500_000,))
+
+
+def trial_of(edit=lambda records: records, *, spec=SPEC, **changes):
+    builder = replace(BUILDER, spec=spec)
+    return replace(read_trials(spec, evidence_of(builder, edit))[0], **changes)
+
+
+def edited(**changes):
+    """Change the fields of every record; a callable gets the record."""
+    return lambda records: [
+        replace(r, **{k: v(r) if callable(v) else v for k, v in changes.items()}) for r in records
+    ]
+
+
+def test_a19_a_sound_trial_has_exactly_one_verdict():
+    assert verdict(SPEC, trial_of()) == ("PASS", None)
+
+
+MS = 1_000_000
+
+
+def unsent(r):
+    return None if r.row % 9 == 0 else r.sent_ns
+
+
+INVALID = {
+    "engine died": ({}, {"engine_alive": False}, "the engine died"),
+    "a11 late sends": (
+        {"sent_ns": lambda r: r.due_ns + 8 * MS},
+        {},
+        "p99 dispatch lag 8.00 ms, limit 7.50 ms",
+    ),
+    "a12 not sent": (
+        {"status": lambda r: Status.NOT_SENT if r.row % 9 == 0 else r.status, "sent_ns": unsent},
+        {},
+        "could not be sent",
+    ),
+    "stamps too vague": ({"uncertainty_ns": 8 * MS}, {}, "p99 stamp uncertainty 8.00 ms"),
+    "a10 cached prompts": (
+        {"cached_tokens": lambda r: r.prompt_asked // 2},
+        {},
+        "came from the engine's cache",
+    ),
+    "other prompt lengths": (
+        {"prompt_tokens": lambda r: r.prompt_asked + 3},
+        {},
+        "prompts had another length",
+    ),
+    "tail too short": (
+        {"end_ns": lambda r: r.end_ns + (10**12 if r.row == 24 else 0)},
+        {},
+        "raise protocol.tail",
+    ),
+    "a20 nothing to measure": (
+        {"first_tokens": lambda r: r.output_tokens},
+        {},
+        "TPOT p90 was measured on no request",
+    ),
+    "load that failed": (
+        {"status": lambda r: Status.HTTP_ERROR if r.row < 5 else r.status},
+        {},
+        "lead-in and tail requests failed",
+    ),
+    "other launch": ({}, {"abandoned": True}, "done again from its start"),
+}
+
+
+@pytest.mark.parametrize("case", INVALID)
+def test_a_trial_that_is_no_measurement_is_invalid_with_its_reason(case):
+    changes, fields, reason = INVALID[case]
+    outcome, why = verdict(SPEC, trial_of(edited(**changes), **fields))
+    assert outcome == "INVALID"
+    assert reason in why
+
+
+def test_small_deviations_of_prompt_length_and_cache_are_tolerated():
+    changes = {"prompt_tokens": lambda r: r.prompt_asked + 2, "cached_tokens": 0}
+    assert verdict(SPEC, trial_of(edited(**changes)))[0] == "PASS"
+
+
+def test_one_late_last_send_is_caught_though_p99_is_not():
+    spec = spec_in_mode("quick")
+    builder = replace(BUILDER, spec=spec, rates_urps=(500_000,))
+    trial = read_trials(spec, evidence_of(builder))[0]
+    last = trial.records[-1]
+    late = replace(last, sent_ns=last.due_ns + 20_000 * MS)
+    outcome, why = verdict(spec, replace(trial, records=(*trial.records[:-1], late)))
+    assert (outcome, "last send" in why) == ("INVALID", True)
+
+
+def test_quick_and_full_modes_need_a_window_of_two_minutes():
+    spec = spec_in_mode("quick")
+    builder = replace(BUILDER, spec=spec, rates_urps=(40_000_000,))
+    outcome, why = verdict(spec, read_trials(spec, evidence_of(builder))[0])
+    assert outcome == "INVALID"
+    assert "at least 120 s" in why
+
+
+def test_an_engine_that_refuses_connections_fails_and_is_not_the_client_s_fault():
+    refused = edited(status=Status.DISCONNECTED, sent_ns=None, first_ns=None, last_ns=None)
+    assert verdict(SPEC, trial_of(refused))[0] == "FAIL"
+
+
+def test_only_the_client_s_faults_are_worth_another_try():
+    late = trial_of(edited(sent_ns=lambda r: r.due_ns + 8 * MS))
+    cached = trial_of(edited(cached_tokens=lambda r: r.prompt_asked))
+    assert fault(SPEC, late).transient
+    assert not fault(SPEC, cached).transient
+
+
+def test_a_short_chat_prompt_is_held_against_the_template_it_came_in():
+    longer = edited(prompt_tokens=lambda r: max(r.prompt_asked, 31))
+    assert verdict(SPEC, trial_of(longer))[0] == "INVALID"
+    assert verdict(SPEC, trial_of(longer, chat_overhead=30))[0] == "PASS"
+
+
+def test_the_highest_rate_still_fills_engine_and_window():
+    spec = spec_in_mode("quick")
+    drawn = workload_of(spec.setup).realisation(1, lead_in=80, scored=600, tail=120)
+    rate = highest_rate_urps(spec, drawn)
+    builder = replace(BUILDER, spec=spec, rates_urps=(rate,))
+    assert verdict(spec, read_trials(spec, evidence_of(builder))[0])[0] != "INVALID"
+    faster = replace(BUILDER, spec=spec, rates_urps=(rate + rate // 1000,))
+    assert verdict(spec, read_trials(spec, evidence_of(faster))[0])[0] == "INVALID"
+
+
+def test_a_lead_in_that_does_not_fill_the_engine_is_no_measurement():
+    quick = {"mode": "quick", "repeats": 2, "scored": 600, "lead_in": 0, "tail": 120}
+    spec = small_spec(**{f"protocol__{key}": value for key, value in quick.items()})
+    builder = replace(BUILDER, spec=spec, rates_urps=(500_000,))
+    outcome, why = verdict(spec, read_trials(spec, evidence_of(builder))[0])
+    assert (outcome, "lead-in" in why) == ("INVALID", True)

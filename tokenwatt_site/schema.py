@@ -1,0 +1,151 @@
+"""The base of all values in files: frozen models, texts that may be published, and their faults."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from tokenwatt_site.canonical import JsonValue, Lines
+from tokenwatt_site.errors import Problem
+
+# What no prose looks like: real tokens are longer than 16, folders are named hf_models.
+_SECRET_SHAPE = re.compile(
+    r"\b(hf_[A-Za-z0-9]{16}|(sk-|ghp_|github_pat_|glpat-|xox[abp]-)[\w-]{16})|\bAKIA[A-Z0-9]{16}"
+    r"|\bbearer\s+\S{8,}|://[^/\s:@]+:[^/\s@]+@|[?&][\w-]*(key|token|secret|auth)[\w-]*=",
+    re.IGNORECASE,
+)
+_SECRET_ARGUMENT = re.compile(
+    r"token\s*[=:]|(api[-_]?key|secret|passw(or)?d|authorization)[\"']?\s*[=:]|api[-_]key\s+\S"
+    r"|^--?[\w-]*(key|token|secret|passw(or)?d|auth)(-file)?(=|$)",
+    re.IGNORECASE,
+)
+_SECRET_VARIABLE = re.compile(
+    r"(^|_)(token|secret|pass(w(or)?d)?|credentials?|auth|(\w*_)?(api)?key)(_|$)|pwd$",
+    re.IGNORECASE,
+)
+
+
+def _one_line(text: str) -> str:
+    if "\n" in text:
+        raise ValueError("must be one line")
+    return text
+
+
+def no_secret(text: str) -> str:
+    """Refuse text of which a part is shaped like a secret: all text in a file is published."""
+    if _SECRET_SHAPE.search(text):
+        raise ValueError(_PUBLISHED)
+    return text
+
+
+def _no_secret_argument(text: str) -> str:
+    if _SECRET_ARGUMENT.search(text):
+        raise ValueError(_PUBLISHED)
+    return text
+
+
+def is_secret_variable(name: str) -> bool:
+    """Tell whether an environment variable of this name would hold a secret."""
+    return _SECRET_VARIABLE.search(name) is not None
+
+
+_PUBLISHED = "text without a secret: it is published, and this looks like one"
+
+Line = Annotated[
+    str,
+    Field(min_length=1, max_length=300),
+    AfterValidator(_one_line),
+    AfterValidator(no_secret),
+]
+Argument = Annotated[
+    str,
+    Field(max_length=2000),
+    AfterValidator(_one_line),
+    AfterValidator(no_secret),
+    AfterValidator(_no_secret_argument),
+]
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class Model(BaseModel):
+    """Base of all values that are read from or written to files: frozen and exact."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
+
+    def to_json(self) -> JsonValue:
+        """Return plain JSON values, as they are hashed and written."""
+        return self.model_dump(mode="json")
+
+
+def validation_problems(
+    error: ValidationError, *, source: str, lines: Lines | None = None
+) -> tuple[Problem, ...]:
+    """Turn a schema error into problems that a reader can act on, one per field."""
+    problems: dict[str, Problem] = {}
+    for item in error.errors(include_url=False):
+        # Union branches add their own name to the path; only what is in the file is shown.
+        path = tuple(part for part in item["loc"] if not _is_branch(part))
+        field = ".".join(map(str, path))
+        missing = item["type"] == "missing"
+        expected = item["msg"].removeprefix("Value error, ")
+        found = _shown(item["input"])
+        if missing or item["type"] == "extra_forbidden" or "secret" in expected:
+            found = None
+        if known := problems.get(field):
+            problems[field] = Problem(
+                known.what,
+                file=source,
+                line=known.line,
+                field=field,
+                found=known.found,
+                expected=f"{known.expected}, or: {expected}",
+            )
+            continue
+        problems[field] = Problem(
+            "is missing"
+            if missing
+            else "is not a field of the schema"
+            if item["type"] == "extra_forbidden"
+            else "is not valid",
+            file=source,
+            line=_line_of(path, lines),
+            field=field or "document",
+            found=found,
+            expected=None if missing or item["type"] == "extra_forbidden" else expected,
+            remedy='Where the value is not known, most fields take "not recorded".'
+            if missing and path[0] == "setup" and len(path) > 1
+            else None,
+        )
+    # A list with a bad item is also "too short" and not "not recorded"; the item says it all.
+    return tuple(
+        problem
+        for field, problem in problems.items()
+        if not any(other.startswith(f"{field}.") for other in problems)
+    )
+
+
+_BRANCH = re.compile(
+    r"^(constrained-\w+|literal\[.*\]|int|float|str|tuple\[.*\]|function-.*|lognormal|fixed)$"
+)
+
+
+def _is_branch(part: int | str) -> bool:
+    return isinstance(part, str) and _BRANCH.match(part) is not None
+
+
+def _line_of(path: tuple[int | str, ...], lines: Lines | None) -> int | None:
+    if lines is None:
+        return None
+    for length in range(len(path), -1, -1):
+        if path[:length] in lines:
+            return lines[path[:length]]
+    return None
+
+
+def _shown(value: object) -> str | None:
+    if isinstance(value, dict):
+        return None
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
