@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from tokenwatt_site.evidence import Status
 from tokenwatt_site.measure.exchange import Exchange, PlannedRequest
 
@@ -97,3 +99,47 @@ def test_the_end_is_never_before_the_last_token_or_the_schedule() -> None:
     one.fate, one.end_ns = Status.DISCONNECTED, 5 * MS
     one.conclude(1, 1)
     assert one.snapshot(1, 1, 0).end_ns == 10 * MS
+
+
+def answered(status: int, headers: str, body: bytes) -> tuple[Status, str]:
+    one = exchange()
+    head = f"HTTP/1.1 {status} X\r\n{headers}Content-Length: {len(body)}\r\n\r\n"
+    assert one.take(20 * MS, 1, 9, head.encode() + body)
+    one.fate, one.end_ns = Status.OK, 20 * MS
+    one.parse(99)
+    message = one.conclude(1, 1)
+    return one.snapshot(1, 1, 0).status, message
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "body", "message"),
+    [
+        (429, "Retry-After: 7\r\n", b'{"error": "busy"}', "HTTP 429: busy: retry after 7 s"),
+        (503, "retry-after: soon\r\n", b"", "HTTP 503: retry after soon"),
+        (503, "", b"<html>", "HTTP 503"),
+        (422, "", b'{"detail": "no such field"}', "HTTP 422: no such field"),
+    ],
+)
+def test_a_refusal_says_what_the_engine_said_and_when_to_come_back(
+    status: int, headers: str, body: bytes, message: str
+) -> None:
+    assert answered(status, headers, body) == (Status.HTTP_ERROR, message)
+
+
+def test_a8_more_events_with_tokens_than_tokens_counted_are_flagged() -> None:
+    one = exchange()
+    one.take(20 * MS, 1, 9, HEAD + chunk(PIECE, PIECE, PIECE, USAGE, "[DONE]") + END)
+    one.fate, one.end_ns = Status.OK, 21 * MS
+    one.parse(99)
+    assert one.conclude(1, 1) == "the engine counts 2 tokens in 3 events with tokens"
+    record = one.snapshot(1, 1, 0)
+    assert (record.status, record.output_tokens) == (Status.OK, 2)
+
+
+def test_an_answer_in_one_event_has_its_tokens_also_when_the_connection_then_breaks() -> None:
+    one = exchange()
+    one.take(20 * MS, 1, 9, HEAD + chunk(PIECE, USAGE, "[DONE]"))
+    one.fate, one.end_ns = Status.DISCONNECTED, 21 * MS
+    one.parse(99)
+    one.conclude(1, 1)
+    assert one.snapshot(1, 1, 0).first_tokens == 2

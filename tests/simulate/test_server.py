@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tokenwatt_site.simulate.script import Script
+from tokenwatt_site.simulate.script import Script, named
 from tokenwatt_site.simulate.server import SimulatedServer
 
 FAST = Script(ttft_ms=2, interval_ms=1)
@@ -72,6 +72,47 @@ def test_a_bad_request_is_refused_and_logged() -> None:
     assert status == 400
     assert b"max_tokens" in body
     assert server.log[0].ended == "refused"
+
+
+def test_a_refusal_says_when_to_come_back() -> None:
+    with SimulatedServer(named("http:503,retry-after:7", FAST)) as server:
+        body = b'{"model":"simulated","prompt":[1],"stream":true}'
+        with closing(http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=10)) as client:
+            client.request("POST", "/v1/completions", body)
+            response = client.getresponse()
+            assert (response.status, response.reason) == (503, "Service Unavailable")
+            assert response.headers["Retry-After"] == "7"
+            assert b"the script says so" in response.read()
+
+
+def test_an_error_may_be_the_body_of_an_answer_200() -> None:
+    with SimulatedServer(named("error-body", FAST)) as server:
+        status, body = generate(server)
+    assert status == 200
+    assert json.loads(body)["error"]["message"] == "the script says so"
+    assert server.log[0].ended == "refused"
+
+
+def test_a_reset_is_a_reset_after_what_was_sent() -> None:
+    with SimulatedServer(named("reset:1", FAST)) as server:
+        address = urlsplit(server.url)
+        body = b'{"model":"simulated","prompt":[1],"max_tokens":3,"stream":true}'
+        with socket.create_connection((address.hostname or "", address.port or 0), 10) as client:
+            client.sendall(
+                b"POST /v1/completions HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % len(body)
+            )
+            client.sendall(body)
+            with pytest.raises(ConnectionResetError):
+                b"".join(iter(lambda: client.recv(4096), b""))
+    assert server.log[0].ended == "dropped"
+
+
+def test_connections_that_come_while_it_stops_are_closed() -> None:
+    for _ in range(20):
+        with SimulatedServer(FAST) as server, socket.socket() as client:
+            address = urlsplit(server.url)
+            client.connect((address.hostname, address.port))
+        server.wait_until_unused()
 
 
 def test_bytes_that_are_no_request_are_answered_and_the_connection_closed() -> None:

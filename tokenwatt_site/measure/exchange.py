@@ -92,9 +92,11 @@ class Exchange:
     def conclude(self, repeat: int, trial: int) -> str:
         """Make the record, once the exchange has ended and is parsed; return what went wrong."""
         summary = self._parser.summary()
-        if self.fate is Status.OK and self.framing.status == 200:
+        # A connection that breaks after [DONE] takes nothing away.
+        whole = self.fate is Status.OK or (self.fate is Status.DISCONNECTED and summary.ended)
+        if whole and self.framing.status == 200:
             summary = self._parser.finish(self.end_ns, 0)
-        status, message = self._judge(summary)
+        status, message = self._judge(summary, whole=whole)
         self.record = self._make(repeat, trial, summary, status, self.end_ns)
         return message
 
@@ -109,25 +111,34 @@ class Exchange:
         known_ns = min(now_ns, self._reads[0][0]) if self._reads else now_ns
         return self._make(repeat, trial, self._parser.summary(), Status.CENSORED, known_ns)
 
-    def _judge(self, summary: StreamSummary) -> tuple[Status, str]:
-        fate = self.fate
-        # A connection that breaks after [DONE] takes nothing away.
-        whole = fate is Status.OK or (fate is Status.DISCONNECTED and summary.ended)
-        asked, got = self.planned.output_asked, summary.output_tokens
+    def _judge(self, summary: StreamSummary, *, whole: bool) -> tuple[Status, str]:
         if whole and self.framing.status != 200:
-            told = error_text(self._plain)
-            return Status.HTTP_ERROR, f"HTTP {self.framing.status}" + (f": {told}" if told else "")
+            return Status.HTTP_ERROR, self._http_error()
         if summary.error is not None:
             return Status.STREAM_ERROR, summary.error
         if not whole:
-            assert fate is not None  # noqa: S101 - called once it ended
-            return fate, self.message
+            assert self.fate is not None  # noqa: S101 - called once it ended
+            return self.fate, self.message
+        return self._judge_count(summary)
+
+    def _judge_count(self, summary: StreamSummary) -> tuple[Status, str]:
+        asked, got = self.planned.output_asked, summary.output_tokens
         if got is None:
             return Status.NO_USAGE, "the engine told no usage"
         if got < asked or summary.first_ns is None:
             why = f" (finish reason {summary.finish_reason})" if summary.finish_reason else ""
             return Status.SHORT_OUTPUT, f"the output is shorter than asked{why}"
-        return Status.OK, ""
+        # A8: usage is trusted. But if it leaves some out, the time per token is too long.
+        doubt = f"the engine counts {got} tokens in {summary.events} events with tokens"
+        return Status.OK, doubt if summary.events > got else ""
+
+    def _http_error(self) -> str:
+        """Say the status, what the body tells, and how long an engine that is busy says to wait."""
+        told = error_text(self._plain)
+        wait = self.framing.headers.get("retry-after")
+        if wait is not None:
+            wait = f"retry after {wait}" + (" s" if wait.isdecimal() else "")
+        return ": ".join(filter(None, (f"HTTP {self.framing.status}", told, wait)))
 
     def _make(
         self, repeat: int, trial: int, summary: StreamSummary, status: Status, end_ns: int

@@ -6,7 +6,11 @@ engine's `usage`, never by chunks and never from text.
 
 Usage growth: some engines repeat the count so far in each chunk (`continuous_usage_stats`, or
 llama.cpp's `timings.predicted_n`). Then growth is arrival, also where a parser holds the text back.
-A total that comes once, at the end, is no arrival, unless nothing else ever arrived.
+A total that comes once, at the end, is no arrival, unless nothing else ever arrived. A stream is
+over for this once it told its finish reason: OpenRouter's total follows with a choice of its own.
+
+One answer is asked for at a time: a second choice is an error, since usage counts all of them in
+one place or only the last (TGI, llama.cpp).
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ MAX_PLAIN_BYTES = 64 << 10
 _Object: TypeAlias = dict[str, Any]
 _BOM = b"\xef\xbb\xbf"
 _TEXT_FIELDS = ("content", "reasoning_content", "reasoning", "refusal")
+_OTHER_API = "the stream is of another API, no event has choices: "
 
 
 class EventSplitter:
@@ -119,6 +124,7 @@ class StreamParser:
         "_finish_reason",
         "_first_ns",
         "_first_tokens",
+        "_foreign",
         "_last_ns",
         "_output_tokens",
         "_plain",
@@ -145,6 +151,7 @@ class StreamParser:
         self._counted = 0  # the largest count the engine told so far
         self._counts = False  # it tells the count while it generates
         self._plain: bytes | None = b""  # the body so far, until it proves to be a stream
+        self._foreign: bytes | None = b""  # the first event, until one proves to be of this API
 
     def feed(self, stamp_ns: int, exact_ns: int, merged_ns: int, body: bytes) -> None:
         """Take the bytes of one read.
@@ -175,6 +182,8 @@ class StreamParser:
             self._error = self._error or _plain_error(self._plain)
         if self._splitter.named_error and self._error is None:
             self._error = "the engine sent an event named error"
+        if self._foreign and self._error is None:
+            self._error = _OTHER_API + _shown(self._foreign)
         if self._events == 0 and self._usage_ns is not None and self._error is None:
             # Tokens are known to have come, without text and at no time but this.
             self._token(self._usage_ns[0], self._usage_ns[1], self._counted)
@@ -208,28 +217,32 @@ class StreamParser:
         self._events += 1
 
     def _event(self, data: bytes, stamp_ns: int, exact_ns: int) -> None:
-        if data == b"[DONE]":
+        if data.strip() == b"[DONE]":
             self._ended = True
             return
         try:
-            chunk = json.loads(data)
+            chunk = json.loads(data.decode())  # from bytes it would guess at encodings
         except (ValueError, RecursionError):
             chunk = None
         if not isinstance(chunk, dict):
             self._error = self._error or f"an event is no JSON object: {_shown(data)}"
             return
-        if chunk.get("error"):
-            self._error = self._error or _error_text(chunk["error"])
+        error = _told_error(chunk, is_one=self._splitter.named_error)
+        if error is not None:
+            self._error = self._error or error
             return
-        text, finish_reason = _choices(chunk)
+        if self._foreign is not None:
+            self._foreign = None if "choices" in chunk else self._foreign or data
+        text, finish_reason, wrong = _choices(chunk)
+        self._error = self._error or wrong
         told, before = self._count(chunk), self._counted
         grew = told > before
         if grew:
             self._counted = told
-        terminal = finish_reason is not None or not chunk.get("choices")
+        self._finish_reason = finish_reason or self._finish_reason
+        terminal = self._finish_reason is not None or not chunk.get("choices")
         if grew and not terminal:
             self._counts = True
-        self._finish_reason = finish_reason or self._finish_reason
         if text or (grew and self._counts):
             self._token(stamp_ns, exact_ns, told)
         elif grew:
@@ -246,7 +259,7 @@ class StreamParser:
         usage = chunk.get("usage")
         if not isinstance(usage, dict):
             return told
-        output = _whole(usage.get("completion_tokens"))
+        output = _generated(usage)
         if output is not None:
             self._output_tokens = output
             told = max(told, output)
@@ -259,9 +272,24 @@ class StreamParser:
         return told
 
 
-def _choices(chunk: _Object) -> tuple[bool, str | None]:
-    """Return whether any choice carries generated text, and the finish reason."""
-    text, finish_reason = False, None
+def _generated(usage: _Object) -> int | None:
+    """Return the tokens generated, of which some engines leave reasoning out.
+
+    That they do shows in their own total: prompt, completion and reasoning add up to it.
+    """
+    output = _whole(usage.get("completion_tokens"))
+    details = usage.get("completion_tokens_details")
+    reasoning = _whole(details.get("reasoning_tokens")) if isinstance(details, dict) else None
+    if output is None or not reasoning:
+        return output
+    prompt, total = _whole(usage.get("prompt_tokens")), _whole(usage.get("total_tokens"))
+    apart = prompt is not None and total == prompt + output + reasoning
+    return output + reasoning if apart else output
+
+
+def _choices(chunk: _Object) -> tuple[bool, str | None, str | None]:
+    """Return whether any choice carries generated text, the finish reason, and what is wrong."""
+    text, finish_reason, wrong = False, None, None
     choices = chunk.get("choices")
     for choice in choices if isinstance(choices, list) else ():
         if not isinstance(choice, dict):
@@ -271,11 +299,21 @@ def _choices(chunk: _Object) -> tuple[bool, str | None]:
         reason = choice.get("finish_reason")
         if isinstance(reason, str) and reason:  # TGI writes "" for none
             finish_reason = reason
-    return text, finish_reason
+        if choice.get("index"):
+            wrong = "the answer has several choices: one was asked for"
+        if choice.get("error"):
+            wrong = _error_text(choice["error"])
+    return text, finish_reason, wrong
 
 
 def _carries(delta: _Object) -> bool:
     if any(delta.get(field) for field in _TEXT_FIELDS):
+        return True
+    details = delta.get("reasoning_details")  # OpenRouter; its signatures are no tokens
+    if isinstance(details, list) and any(
+        isinstance(detail, dict) and (detail.get("text") or detail.get("summary"))
+        for detail in details
+    ):
         return True
     calls = delta.get("tool_calls")
     functions = [call.get("function") for call in calls or () if isinstance(call, dict)]
@@ -306,9 +344,18 @@ def error_text(body: bytes) -> str | None:
         value = json.loads(body)
     except (ValueError, RecursionError):
         return None
-    if isinstance(value, dict) and value.get("error"):
+    return _told_error(value) if isinstance(value, dict) else None
+
+
+def _told_error(value: _Object, *, is_one: bool = False) -> str | None:
+    """Return the error that an object is about, in the shapes engines give it; else None."""
+    if value.get("error"):
         return _error_text(value["error"])
-    return None
+    if "choices" in value:
+        return None
+    if value.get("object") == "error" or (is_one and value.get("message")):  # SGLang, older vLLM
+        return _error_text(value)
+    return _error_text(value["detail"]) if value.get("detail") else None  # FastAPI's own
 
 
 def _error_text(error: object) -> str:

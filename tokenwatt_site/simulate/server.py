@@ -10,6 +10,8 @@ import argparse
 import asyncio
 import json
 import re
+import socket
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +27,15 @@ _HOST = "127.0.0.1"
 _MAX_REQUEST_BYTES = 16 << 20
 _REQUEST_LINE = re.compile(rb"(GET|POST) (/[^ ?\r\n]*)(?:\?[^ \r\n]*)? HTTP/1\.[01]\r\n")
 _LENGTH = re.compile(rb"\r\nContent-Length:[ \t]*([0-9]{1,12})[ \t]*\r\n", re.IGNORECASE)
-_REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 413: "Content Too Large"}
+_REASONS = {
+    200: "OK",
+    400: "Bad Request",
+    404: "Not Found",
+    413: "Content Too Large",
+    429: "Too Many Requests",
+    503: "Service Unavailable",
+}
+_NO_LINGER = struct.pack("ii", 1, 0)  # a close is then a reset
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,10 +140,11 @@ class SimulatedServer:
         try:
             await self._stop.wait()
         finally:
-            server.close()
             # A connection may just be being accepted: let it come to be, so that it can be closed.
-            accepting = asyncio.all_tasks() - {asyncio.current_task()}
-            await asyncio.gather(*accepting, return_exceptions=True)
+            # Asyncio loses the socket of one that comes to be after its server was closed.
+            while accepting := asyncio.all_tasks() - {asyncio.current_task()}:
+                await asyncio.gather(*accepting, return_exceptions=True)
+            server.close()
             for connection in tuple(self._open):
                 connection.abort()
             await asyncio.sleep(0)  # lets the transports close their sockets
@@ -241,9 +252,10 @@ class _ServerConnection(asyncio.Protocol):
             status, message = script.http_status, "the script says so"
             if script.refuse_unknown and asked.model != script.model:
                 status, message = 404, f"the model {asked.model!r} does not exist"
-        if status != 200:
+        if status != 200 or script.error_body:
             served.ended = "refused"
-            self._plain(status, {"error": {"message": message, "code": status}})
+            told = {"error": {"message": message, "code": status}}
+            self._plain(status, told, retry_after_s=script.retry_after_s)
             return
         self._served = served
         if script.hang_after == -1:
@@ -274,8 +286,11 @@ class _ServerConnection(asyncio.Protocol):
             self._write(chunk + b"0\r\n\r\n" if step.then == "end" else chunk)
         if step.then == "next":
             self._schedule()
-        elif step.then == "drop":
+        elif step.then in ("drop", "reset"):
             served.ended = "dropped"
+            if step.then == "reset":
+                own = self._transport.get_extra_info("socket")
+                own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
             self._transport.abort()
         elif step.then == "end":
             served.ended = "complete"
@@ -290,11 +305,19 @@ class _ServerConnection(asyncio.Protocol):
         for start in range(0, len(data), size):
             self._transport.write(data[start : start + size])
 
-    def _plain(self, status: int, value: dict[str, Any], *, close: bool = False) -> None:
+    def _plain(
+        self,
+        status: int,
+        value: dict[str, Any],
+        *,
+        close: bool = False,
+        retry_after_s: int | None = None,
+    ) -> None:
         body = json.dumps(value).encode()
         head = (
             f"HTTP/1.1 {status} {_REASONS.get(status, 'Error')}\r\n"
             f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+            + (f"Retry-After: {retry_after_s}\r\n" if retry_after_s is not None else "")
             + ("Connection: close\r\n\r\n" if close else "\r\n")
         )
         self._transport.write(head.encode() + body)
