@@ -13,10 +13,10 @@ from tests.pages.conftest import SHIPPED
 from tests.pages.test_report import Parsed
 from tests.support.runs import RunBuilder, a_key, keyring_of, small_spec
 from tests.support.site import build_site, make_project
+from tokenwatt_site.commands.measure import read_spec
 from tokenwatt_site.pages.page import Page
 from tokenwatt_site.pages.standalone import script_hash
 from tokenwatt_site.plugin import front_matter, with_policy
-from tokenwatt_site.spec import load_spec
 
 EVIL = '</title><script>document.body.dataset.pwned=1</script><img src=x onerror="x()">&lt;b&gt;'
 
@@ -59,9 +59,11 @@ def test_run_and_evidence_are_served_with_their_own_bytes(site: Path) -> None:
             assert packed == (source.parent / entry["path"]).read_bytes()
 
 
-def test_the_spec_beside_the_run_can_be_measured_again(site: Path) -> None:
-    for path in (site / "runs").glob("*/*.spec.yaml"):
-        assert load_spec(path).label == "toy-cpu"
+def test_the_run_file_that_is_served_can_be_measured_again(site: Path) -> None:
+    served = sorted((site / "runs").glob("*/run.json"))
+    assert len(served) == 2
+    assert all(read_spec(path).label == "toy-cpu" for path in served)
+    assert not list((site / "runs").rglob("*.yaml"))
 
 
 def test_f29_no_page_holds_a_live_element_of_a_hostile_title(site: Path) -> None:
@@ -138,7 +140,7 @@ def test_a_bad_file_stops_the_build_with_one_list_of_all_that_is_wrong(
     with caplog.at_level(logging.ERROR), pytest.raises(Abort):
         build_site(tmp_path)
     told = "\n".join(record.message for record in caplog.records)
-    assert "2 file(s)" in told
+    assert "2 files under" in told
     assert str(cut) in told
     assert "other.json" in told
 
@@ -149,7 +151,7 @@ def test_drop_publishes_the_rest_and_lists_what_was_left_out(tmp_path: Path) -> 
     (runs / "cut.json").write_bytes(good.read_bytes()[:1000])
     home = (build_site(tmp_path) / "index.html").read_text(encoding="utf-8")
     assert "1 measured configuration." in home
-    assert "1 file(s) failed verification" in home
+    assert "1 file failed verification and is not" in home
     assert "cut.json" in home
 
 

@@ -48,7 +48,8 @@ def _all(configuration: Configuration) -> Iterator[tuple[Code, str]]:
     yield from _accuracy(configuration)
     launches = sum(repeat.boundary_urps is not None for repeat in claims.repeats)
     if launches < MIN_LAUNCHES:
-        yield "launches", f"a boundary from {launches} launches; {MIN_LAUNCHES} are needed"
+        found = f"{launches} launch{'es' if launches != 1 else ''}"
+        yield "launches", f"a boundary from {found}; {MIN_LAUNCHES} are needed"
     # The correction belongs to the engine model (DESIGN 5), which no run file carries yet.
     yield "long-run", "goodput is measured on one realisation and not corrected to the long run"
     if fields := not_recorded(configuration.setup.to_json()):

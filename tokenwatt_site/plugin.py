@@ -123,9 +123,8 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
             else:
                 log.info(f"left out {told}")
         if tree.refused and self.config.on_invalid == "stop":
-            raise PluginError(
-                f"{len(tree.refused)} file(s) under {self._runs} failed verification, listed above"
-            )
+            count = text.counted(len(tree.refused), "file")
+            raise PluginError(f"{count} under {self._runs} failed verification, listed above")
 
 
 class _Site:
@@ -179,16 +178,9 @@ class _Site:
 
     def _add_run(self, run: ValidatedRun) -> File:
         folder = f"runs/{run.run_id}"
-        document = File.generated(self._config, f"{folder}/run.json", abs_src_path=str(run.path))
-        spec = run.run.spec
+        uri = f"{folder}/{report.RUN_FILE}"
+        document = File.generated(self._config, uri, abs_src_path=str(run.path))
         self._files.append(document)
-        self._files.append(
-            File.generated(
-                self._config,
-                f"{folder}/{report.spec_file(spec)}",
-                content=report.spec_yaml(spec),
-            )
-        )
         for entry in run.run.evidence:
             source = str(run.path.parent / entry.path)
             self._files.append(
@@ -209,7 +201,7 @@ class _Site:
             glossary=get_relative_url(words.url, file.url),
             method=get_relative_url(method.url, file.url) if method else None,
             runs={
-                run_id: get_relative_url(document.url, file.url).removesuffix("/run.json")
+                run_id: get_relative_url(document.url, file.url).removesuffix(f"/{report.RUN_FILE}")
                 for run_id, document in runs.items()
             },
         )

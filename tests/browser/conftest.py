@@ -33,6 +33,9 @@ EVIL = (
 )
 
 
+LONG_ENGINE = "Long words"
+
+
 @dataclass(frozen=True)
 class Site:
     """A built site, on disk and served on the loopback. `reports` maps a title to its address."""
@@ -65,6 +68,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         simulated=False,
     ).write(runs / "three")
     RunBuilder(spec=board_spec(title="Toy on boards"), power=a_power_log()).write(runs / "four")
+    engine = small_spec().setup.engine.to_json() | {"name": "llama.cpp", "version": "not recorded"}
+    formats = {"weights": "not recorded", "kv_cache": "not recorded"}
+    long = {"setup__engine": engine, "setup__quantization": formats}
+    RunBuilder(spec=small_spec(title=LONG_ENGINE, **long), simulated=False).write(runs / "long")
     RunBuilder(spec=small_spec(title=EVIL, note=EVIL, setup__driver=EVIL)).write(runs / "evil")
     shutil.copy(SHIPPED, runs)
     keyring_of(folder / "site_src" / "keys", a_key())

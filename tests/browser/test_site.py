@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from base64 import b64encode
+
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.conftest import EVIL, Seen, Site
+from tests.browser.conftest import EVIL, LONG_ENGINE, Seen, Site
 
 pytestmark = pytest.mark.browser
 
@@ -44,6 +46,14 @@ CONTRAST = """
   }
   return poor;
 }
+"""
+
+
+OUT_OF_SIGHT = """
+(table) => [...document.querySelectorAll(`${table} tbody :is(th, td)`)]
+  .filter(e => e.textContent.trim() && (e.getBoundingClientRect().width < 8
+    || e.getBoundingClientRect().right > innerWidth || e.scrollWidth > e.clientWidth + 1))
+  .map(e => e.textContent)
 """
 
 
@@ -111,6 +121,106 @@ def test_words_are_readable_in_light_and_dark(site: Site, chromium: Browser, sch
         page.add_style_tag(content="*{transition:none!important}")
         assert page.evaluate(CONTRAST) == [], name
     context.close()
+
+
+@pytest.mark.parametrize("width", [320, 375])
+def test_a5_on_a_phone_every_number_of_a_report_is_in_sight(
+    site: Site, seen: Seen, width: int
+) -> None:
+    seen.page.set_viewport_size({"width": width, "height": 720})
+    for title in ("Toy on boards", LONG_ENGINE):
+        seen.page.goto(site.url + site.reports[title])
+        assert seen.page.evaluate(OUT_OF_SIGHT, "table.tw-numbers") == []
+        value = seen.page.locator("table.tw-numbers tr", has_text="Boundary rate").locator("td")
+        tops = [value.nth(i).bounding_box() for i in range(3)]
+        assert [box["y"] for box in tops if box] == sorted({box["y"] for box in tops if box})
+    missing = seen.page.locator("table.tw-numbers tr", has_text="Tokens per joule")
+    line, label = missing.locator("td").first, missing.locator("th")
+    assert line.inner_text().startswith("not measured: ")
+    boxes = [line.bounding_box(), label.bounding_box()]
+    assert boxes[0] is not None
+    assert boxes[1] is not None
+    assert boxes[0]["y"] >= boxes[1]["y"] + boxes[1]["height"] - 1
+    assert boxes[0]["width"] > 0.8 * width
+
+
+FARTHEST = """
+async (pictures) => {
+  const [a, b] = await Promise.all(pictures.map(async data => {
+    const image = new Image();
+    image.src = "data:image/png;base64," + data;
+    await image.decode();
+    const canvas = new OffscreenCanvas(image.width, image.height), c = canvas.getContext("2d");
+    c.drawImage(image, 0, 0);
+    return c.getImageData(0, 0, image.width, image.height).data;
+  }));
+  return a.reduce((most, value, i) => Math.max(most, Math.abs(value - b[i])), 0);
+}
+"""
+
+
+def shaded(page: Page, blank: Page, name: str) -> bool:
+    """Whether taking the shades away changes what is seen of a region, beyond rounding."""
+    region = page.get_by_role("region", name=name, exact=True)
+    before = region.screenshot()
+    region.evaluate("e => { e.style.backgroundImage = 'none'; }")
+    pictures = [b64encode(picture).decode() for picture in (before, region.screenshot())]
+    return int(blank.evaluate(FARTHEST, pictures)) > 3
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a5_a_table_that_goes_on_beyond_its_edge_is_shaded_there(
+    site: Site, chromium: Browser, scheme: str
+) -> None:
+    context = chromium.new_context(
+        color_scheme="dark" if scheme == "dark" else "light",
+        viewport={"width": 375, "height": 720},
+    )
+    page, blank = context.new_page(), context.new_page()
+    page.goto(site.url + site.reports["Toy on boards"])
+    page.add_style_tag(content="*{transition:none!important}")
+    regions = ("Setup", "All numbers", "Runs of this configuration")
+    found = [shaded(page, blank, name) for name in regions]
+    context.close()
+    assert found == [True, False, True]
+
+
+def test_a10_a_run_id_does_not_break(site: Site, seen: Seen) -> None:
+    for width in (375, 1280):
+        seen.page.set_viewport_size({"width": width, "height": 720})
+        seen.page.goto(site.url + site.reports["Toy on boards"])
+        assert seen.page.evaluate(
+            "[...document.querySelectorAll('#history ~ .tw-scroll code')]"
+            ".map(e => e.getClientRects().length)"
+        ) == [1]
+
+
+@pytest.mark.parametrize("width", [375, 1280])
+def test_from_disk_nothing_offers_a_search_that_cannot_work(
+    site: Site, seen: Seen, width: int
+) -> None:
+    seen.page.set_viewport_size({"width": width, "height": 720})
+    opener = seen.page.locator("label.md-header__button[for=__search]")
+    seen.page.goto((site.folder / "index.html").as_uri(), wait_until="networkidle")
+    expect(opener).to_be_hidden()
+    expect(seen.page.locator(".md-search__input")).to_be_hidden()
+    seen.page.goto(site.url + "index.html")
+    expect(opener).to_be_visible(visible=width == 375)
+
+
+@pytest.mark.parametrize("width", [375, 1280])
+def test_a_page_in_prose_has_the_heading_of_the_others(site: Site, seen: Seen, width: int) -> None:
+    seen.page.set_viewport_size({"width": width, "height": 720})
+    styles = []
+    for name in ("method.html", "glossary.html"):
+        seen.page.goto(site.url + name)
+        styles.append(
+            seen.page.locator("article h1").evaluate(
+                "e => { const s = getComputedStyle(e);"
+                " return [s.fontSize, s.fontWeight, s.lineHeight, s.color, s.letterSpacing]; }"
+            )
+        )
+    assert styles[0] == styles[1]
 
 
 def column(page: Page, key: str) -> list[str]:

@@ -53,3 +53,11 @@ def test_both_charts_over_the_rate_end_at_the_same_place_and_hold_the_bracket() 
         chart.attainment(trials, (1.0, 2.0), 0.9),
     ):
         assert "[0, 2.1]" in str(drawn.specs[0])
+
+
+def test_a_mark_near_the_axis_has_its_label_on_the_side_with_room() -> None:
+    trials = [chart.Trial(10.0, "FAIL", 400.0, 0.4)]
+    for rate, align in ((2.0, "left"), (9.0, "right")):
+        layers = chart.goodput(trials, None, (rate, 380.0)).specs[0]["layer"]
+        labels = [layer["mark"] for layer in layers if layer["mark"]["type"] == "text"]
+        assert [mark["align"] for mark in labels] == [align]

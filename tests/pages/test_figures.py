@@ -6,6 +6,7 @@ import pytest
 
 from tests.pages.conftest import FaultyEngine, Make, a_power_log
 from tests.pages.test_chart import rows_of
+from tests.pages.test_report import with_numbers
 from tests.support.runs import spec_in_mode
 from tokenwatt_site.configuration import Configuration
 from tokenwatt_site.evidence import PowerLog
@@ -57,7 +58,8 @@ def test_the_heading_says_only_what_the_trials_carry(
 
 
 def test_the_four_bars_carry_the_captions_of_the_example(boards: Configuration) -> None:
-    shown = {f.heading: f.note for f in figures.bar_figures(boards)}
+    example = with_numbers(boards, mbu=61.0)
+    shown = {f.heading: f.note for f in figures.bar_figures(example)}
     assert list(shown) == [
         "SLO goodput",
         "Tokens per joule",
@@ -68,6 +70,55 @@ def test_the_four_bars_carry_the_captions_of_the_example(boards: Configuration) 
     assert shown["GPU board power"] == (
         "GPU board power only — excludes CPUs, memory, NICs, fans and PSU losses."
     )
+
+
+def test_a_bar_that_is_not_drawn_has_no_caption(demo: Configuration) -> None:
+    bars = figures.bar_figures(demo)
+    assert {f.id for f in bars if f.chart is None} >= {"bar-mbu", "bar-board-power"}
+    assert all(f.note == "" for f in bars if f.chart is None)
+
+
+def test_a6_the_goodput_at_the_boundary_is_a_mark_of_its_own(
+    demo: Configuration, make: Make
+) -> None:
+    drawn = figures.detail_figures(demo)[1]
+    assert drawn.chart is not None
+    assert "computed at the boundary, where no trial ran" in drawn.lead
+    mark = next(
+        r for r in rows_of(drawn.chart.specs[0]) if r.get("text") == "computed at the boundary"
+    )
+    assert (mark["rate"], mark["y"]) == (
+        demo.claims.metric("boundary_rate").value,
+        demo.claims.metric("goodput").value,
+    )
+    open_bracket = figures.detail_figures(make(rates_urps=(500_000,)))[1]
+    assert open_bracket.chart is not None
+    assert "boundary" not in open_bracket.lead + open_bracket.chart.description
+
+
+def note_of(configuration: Configuration, chart_id: str) -> str:
+    return next(f.note for f in figures.detail_figures(configuration) if f.id == chart_id)
+
+
+def test_a9_a_curve_of_several_repeats_says_what_its_heading_is(
+    demo: Configuration, quick: Configuration, full: Configuration
+) -> None:
+    assert "together" not in note_of(demo, "chart-ttft")
+    a, b = quick.claims.metric("ttft").repeats
+    assert (
+        "Both repeats together; the heading is the median of the repeats' p90"
+        f" ({a:,.1f} and {b:,.1f} ms)." in note_of(quick, "chart-ttft")
+    )
+    assert (
+        "All 3 repeats together; the heading is the geometric mean of the repeats' p90."
+        in note_of(full, "chart-tpot")
+    )
+
+
+def test_a9_a_heading_that_is_no_pooled_number_is_not_explained(make: Make) -> None:
+    limits = [{"metric": "ttft", "quantile": q, "limit_ms": 1500.0} for q in (0.5, 0.9)]
+    note = note_of(make(spec=spec_in_mode("quick", setup__slo=limits)), "chart-ttft")
+    assert note.endswith("Both repeats together.")
 
 
 def test_every_trial_is_in_the_table_with_its_verdict(demo: Configuration) -> None:
@@ -116,7 +167,7 @@ def test_a_trial_that_was_stopped_early_is_counted_and_not_drawn_as_zero(make: M
     early = last.model_copy(update={"stopped_early": True, "output_tokens_per_s": None})
     claims = demo.claims.model_copy(update={"trials": (*others, early)})
     attainment, delivered, *_ = figures.detail_figures(replace_claims(demo, claims))
-    assert f"1 of {len(claims.trials)} trials were stopped" in attainment.note
+    assert f"1 of {len(claims.trials)} trials was stopped" in attainment.note
     assert "1 trial stopped early has no whole window and is not shown" in delivered.note
     assert delivered.chart is not None
     assert f"{len(others)} PASS" in delivered.chart.description or "0 FAIL" in (

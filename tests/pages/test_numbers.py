@@ -5,8 +5,13 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.pages.conftest import Make, board_spec
 from tokenwatt_site.configuration import Configuration
 from tokenwatt_site.pages import numbers
+
+
+def row_of(configuration: Configuration, label: str) -> numbers.NumberRow:
+    return next(r for r in numbers.number_rows(configuration) if r.label == label)
 
 
 def test_all_numbers_has_every_row_of_the_example(boards: Configuration) -> None:
@@ -34,8 +39,29 @@ def test_groups_are_not_torn_apart(boards: Configuration) -> None:
 
 
 def test_a_cpu_has_no_cards(demo: Configuration) -> None:
-    row = next(r for r in numbers.number_rows(demo) if r.label == "Cards for equal goodput")
-    assert row.missing == "not measured: there is no accelerator card"
+    row = row_of(demo, "Cards for equal goodput")
+    assert (row.kind, row.value) == ("missing", "not measured: there is no accelerator card")
+    assert numbers.cards_note(demo) == ""
+
+
+def test_boards_have_cards_and_their_formula(boards: Configuration) -> None:
+    assert row_of(boards, "Cards for equal goodput").value == "64"
+    assert "64 × reference goodput" in numbers.cards_note(boards)
+
+
+def test_without_goodput_there_are_no_cards(make: Make) -> None:
+    row = row_of(make(spec=board_spec(), rates_urps=(500_000,)), "Cards for equal goodput")
+    assert (row.kind, row.value) == ("missing", "not measured: no goodput")
+
+
+def test_a5_words_stand_in_no_column_of_numbers(demo: Configuration) -> None:
+    assert {r.label for r in numbers.number_rows(demo) if r.kind == "words"} == {
+        "Engine build",
+        "SLO met",
+    }
+    for row in numbers.number_rows(demo):
+        if row.kind == "number":
+            assert float(row.value.replace(",", "")) >= 0
 
 
 def test_the_key_figure_of_latency_is_the_one_nearest_to_its_limit(demo: Configuration) -> None:

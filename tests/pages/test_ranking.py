@@ -39,6 +39,25 @@ def test_an_unranked_row_has_its_reasons(measured: Configuration) -> None:
     assert "only full mode ranks" in html
 
 
+def test_the_reasons_against_a_rank_are_a_list_with_counts(
+    demo: Configuration, measured: Configuration
+) -> None:
+    html = render(demo, measured)
+    listed = html[html.index("Why unranked") : html.index("Reasons, in full")]
+    assert "<li>not full mode: 2</li>" in listed
+    assert "<li>simulated: 1</li>" in listed
+    assert "0 ranked, 2 listed unranked. Nothing is hidden." in html
+
+
+def test_a_gate_that_nobody_asked_for_is_not_one_that_was_not_passed(
+    demo: Configuration, make: Make
+) -> None:
+    assert "<li>no accuracy gate: 1</li>" in render(demo)
+    asked = render(make(spec=small_spec(setup__accuracy_gate__task="gsm8k")))
+    assert "<li>accuracy gate not passed: 1</li>" in asked
+    assert "no accuracy gate" not in asked
+
+
 def test_h4_a_missing_value_sorts_by_nothing_and_says_why(
     boards: Configuration, demo: Configuration
 ) -> None:
@@ -83,7 +102,7 @@ def test_quoted_records_stand_apart_and_are_never_ranked(
 
 def test_what_was_left_out_is_listed_with_its_reason(demo: Configuration) -> None:
     html = render(demo, refused=(("bad.json", "check 4: <forged>"),))
-    assert "1 file(s) failed verification" in html
+    assert "1 file failed verification and is not on this site" in html
     assert "check 4: &lt;forged&gt;" in html
 
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.pages.conftest import Make, board_spec
+from tests.pages.conftest import Make
 from tests.support.runs import RunBuilder, a_key, small_spec, spec_in_mode
-from tokenwatt_site.canonical import load_yaml
+from tokenwatt_site.commands.measure import read_spec
 from tokenwatt_site.configuration import Configuration, group
 from tokenwatt_site.metrics import METRICS
-from tokenwatt_site.pages import report
+from tokenwatt_site.pages import report, text
 from tokenwatt_site.pages.page import NO_LINKS, Links, fill
-from tokenwatt_site.spec import parse_spec
+from tokenwatt_site.run import RepeatClaim
 from tokenwatt_site.trust.keyring import Keyring
 from tokenwatt_site.trust.verify import verify_run
 
@@ -104,7 +104,7 @@ def test_h8_one_repeat_shows_no_interval_two_their_range_three_an_interval(
 
 def test_two_repeats_are_a_median_and_promise_no_band(quick: Configuration) -> None:
     text = parsed(quick).text
-    assert "Each value is the median of 2 runs." in text
+    assert "Each value is the median of 2 repeats." in text
     assert "with a chance of only 1 in 3" in text
 
 
@@ -129,16 +129,36 @@ def test_f5_f6_f7_hostile_text_is_shown_as_text(make: Make) -> None:
 
 
 def test_f15_a_command_is_quoted_for_the_shell(make: Make) -> None:
-    configuration = make(spec=small_spec(title=HOSTILE))
-    for _, line in report.commands(configuration.headline.run.spec):
+    commands = report.commands(make(spec=small_spec(title=HOSTILE)).headline, "a run's.json")
+    for _, line in commands:
         assert shlex.join(shlex.split(line)) == line
-    assert HOSTILE in shlex.split(report.commands(configuration.headline.run.spec)[2][1])
+    assert HOSTILE in shlex.split(commands[2][1])
+    assert "a run's.json" in shlex.split(commands[0][1])
 
 
-def test_the_spec_that_is_offered_reads_back_to_the_spec_that_was_measured() -> None:
-    spec = board_spec(note="line one\nline two: # yes\n", label="no", title="true: 'x'")
-    value, lines = load_yaml(report.spec_yaml(spec).encode(), source="written")
-    assert parse_spec(value, source="written", lines=lines) == spec
+def test_the_run_file_alone_is_enough_to_measure_again(demo: Configuration) -> None:
+    run = demo.headline
+    assert read_spec(run.path) == run.run.spec
+    for links, name in (
+        (NO_LINKS, run.path.name),
+        (Links(None, None, None, {run.run_id: "../runs/x"}), "run.json"),
+    ):
+        assert f"tokenwatt-site measure --spec {name} --out" in parsed(demo, links).text
+
+
+def test_a_page_of_one_file_names_the_run_file_as_it_is_called(tmp_path: Path) -> None:
+    path = RunBuilder().write(tmp_path, "mine.json")
+    run = verify_run(path, root=tmp_path, keyring=Keyring())
+    assert "measure --spec mine.json --out" in parsed(group([run])[0]).text
+
+
+def test_an_engine_that_was_attached_has_to_be_started_first(
+    make: Make, demo: Configuration
+) -> None:
+    endpoint = small_spec().endpoint.to_json() | {"start": "attach", "url": "http://127.0.0.1:9"}
+    words = "Start the engine first; it is asked at http://127.0.0.1:9"
+    assert words in parsed(make(spec=small_spec(endpoint=endpoint))).text
+    assert "Start the engine first" not in parsed(demo).text
 
 
 def test_links_lead_to_the_run_its_evidence_and_the_glossary(demo: Configuration) -> None:
@@ -198,6 +218,24 @@ def with_numbers(configuration: Configuration, **values: float) -> Configuration
     return replace(configuration, headline=headline)
 
 
+def with_repeats(configuration: Configuration, *brackets: tuple[int, int]) -> Configuration:
+    """The same configuration whose repeats found other brackets."""
+    repeats = tuple(
+        RepeatClaim(
+            repeat=number,
+            highest_pass_urps=passed,
+            lowest_fail_urps=failed,
+            boundary_urps=None,
+            window_s=None,
+        )
+        for number, (passed, failed) in enumerate(brackets, start=1)
+    )
+    headline = copy(configuration.headline)
+    claims = configuration.claims.model_copy(update={"repeats": repeats})
+    object.__setattr__(headline, "claims", claims)
+    return replace(configuration, headline=headline)
+
+
 def test_the_summary_of_the_example_comes_out_of_the_template(boards: Configuration) -> None:
     example = with_numbers(
         boards,
@@ -208,12 +246,43 @@ def test_the_summary_of_the_example_comes_out_of_the_template(boards: Configurat
         tokens_per_joule=0.86,
         accuracy=90.0,
     )
-    words = " ".join(part for part, _ in report.summary_parts(example))
+    bracketed = with_repeats(example, (4_970_000, 5_210_000))
+    words = " ".join(part for part, _ in report.summary_parts(bracketed))
     assert (
-        "served 5.09 requests/s: 2,047 output and about 8,180 input tokens per second."
+        "holds 4.97 requests/s and fails at 5.21: at the boundary between them, 5.09 requests/s,"
+        " that is 2,047 output and about 8,180 input tokens per second."
         " The boards drew 2,380 W, 0.86 tokens per joule. 90.0% on the none check." in words
     )
     assert "Accuracy Δ vs. reference" in parsed(example).text
+
+
+@pytest.mark.parametrize(
+    ("brackets", "words"),
+    [
+        (
+            [(3_890_000, 4_240_000), (3_950_000, 4_100_000)],
+            "holds 3.89 to 3.95 requests/s and fails at 4.10 to 4.24: at the boundary",
+        ),
+        (
+            [(3_890_000, 4_240_000), (3_891_000, 4_241_000)],
+            "holds 3.89 requests/s and fails at 4.24: at the boundary",
+        ),
+    ],
+)
+def test_a6_the_summary_of_several_repeats_spans_what_each_held_and_failed(
+    quick: Configuration, brackets: list[tuple[int, int]], words: str
+) -> None:
+    found = with_repeats(quick, *brackets)
+    assert words in " ".join(part for part, _ in report.summary_parts(found))
+
+
+def test_a6_no_rate_is_said_to_have_run_that_did_not(measured: Configuration) -> None:
+    words = " ".join(part for part, _ in report.summary_parts(measured))
+    offered = {text.rate(t.rate_urps) for t in measured.claims.trials}
+    found = re.search(r"holds ([\d.]+) requests/s and fails at ([\d.]+):", words)
+    assert found is not None
+    assert set(found.groups()) <= offered
+    assert "served" not in words
 
 
 def test_without_goodput_the_summary_says_why(make: Make) -> None:
@@ -257,6 +326,45 @@ def test_without_goodput_the_history_says_what_held_and_why_there_is_no_more(mak
     assert "0.50 requests/s held" in history
 
 
+@pytest.mark.parametrize("engine", ["not recorded", "1.0"])
+def test_a7_what_was_not_recorded_is_said_in_words_that_make_sense(make: Make, engine: str) -> None:
+    absent = "not recorded"
+    unknown = make(
+        spec=small_spec(
+            setup__accelerator=dict.fromkeys(
+                ("model", "memory_gib", "rated_bandwidth_gb_s", "power_limit_w"), absent
+            )
+            | {"count": 0},
+            setup__engine__version=engine,
+            setup__quantization={"weights": absent, "kv_cache": absent},
+            setup__model__architecture=absent,
+        )
+    )
+    shown = parsed(unknown).text
+    for nonsense in ("0× ", "not recorded weights", "toy not recorded", "(not recorded)"):
+        assert nonsense not in shown
+    assert "on hardware that was not recorded with toy" in shown
+    assert ("toy (version not recorded)" in shown) == (engine == absent)
+    assert "weights not recorded, KV cache not recorded" in shown
+    assert "not measured: the accelerator was not recorded" in shown
+
+
+def test_a8_the_banner_of_a_demo_is_true_for_any_model_and_number_of_launches(
+    demo: Configuration,
+) -> None:
+    assert (
+        "Demo mode: validation only. Too few requests and launches for a result; it shows that the"
+        " path works. Listed, unranked." in parsed(demo).text
+    )
+
+
+@pytest.mark.parametrize("mode", ["demo", "quick", "full"])
+def test_a8_nothing_is_counted_in_a_plural_of_both(make: Make, mode: str) -> None:
+    shown = parsed(make(spec=spec_in_mode(mode))).text
+    assert not re.search(r"\w\(s\)|\b1 (launches|repeats|runs|trials|files|keys)\b", shown)
+    assert not re.search(r"\b[2-9] (launch|repeat|run|trial|file|key)\b", shown)
+
+
 def test_an_interrupted_run_says_so(make: Make) -> None:
     html = report.render(make(status="interrupted"), NO_LINKS).html
     assert "Interrupted." in Parsed(html).text
@@ -290,5 +398,5 @@ def test_a_run_under_another_key_stands_in_the_history(tmp_path: Path) -> None:
     theirs = RunBuilder(day=2, key=a_key(2)).write(tmp_path / "b")
     runs = [verify_run(p, root=tmp_path, keyring=Keyring()) for p in (ours, theirs)]
     text = parsed(group(runs)[0]).text
-    assert "Rerun under 1 other key(s)" in text
+    assert "Rerun under 1 other key" in text
     assert all(run.run_id[:12] in text for run in runs)

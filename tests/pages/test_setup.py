@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.pages.conftest import board_spec
+from tests.support.runs import small_spec
 from tokenwatt_site.pages import setup
 from tokenwatt_site.run import ReadBack
 from tokenwatt_site.spec import Setup
@@ -112,7 +113,41 @@ def test_a_line_of_several_fields_is_read_back_only_when_all_of_them_were() -> N
         assert rows["Engine"].state == state
 
 
-def test_not_recorded_is_its_own_state() -> None:
-    value = board_spec(setup__driver="not recorded").setup
-    states = {row.field: row.state for row in setup.rows(value, ())}
-    assert states["Driver / runtime"] == "not recorded"
+@pytest.mark.parametrize(
+    ("path", "field"),
+    [
+        ("driver", "Driver / runtime"),
+        ("accelerator__model", "Accelerator"),
+        ("engine__version", "Engine"),
+        ("engine__argv", "Command line"),
+        ("model__architecture", "Model"),
+        ("quantization__weights", "Quantization"),
+        ("quantization__kv_cache", "Quantization"),
+        ("parallelism__prefill_decode_split", "Parallelism"),
+        ("accuracy_gate__questions", "Accuracy gate"),
+    ],
+)
+def test_a7_a_line_with_anything_not_recorded_in_it_says_so(path: str, field: str) -> None:
+    value = board_spec().setup.to_json()
+    *parents, last = path.split("__")
+    place = value
+    for key in parents:
+        place = place[key]
+    place[last] = "not recorded"
+    rows = setup.rows(Setup.model_validate_json(json.dumps(value)), ())
+    assert [row.field for row in rows if row.state == "not recorded"] == [field]
+    assert "not recorded" in next(row.declared for row in rows if row.field == field)
+
+
+def test_what_was_read_back_does_not_hide_what_was_not_recorded() -> None:
+    entry = ReadBack(field="setup.engine.name", declared="toy", observed="toy", state="read back")
+    value = board_spec(setup__engine__version="not recorded").setup
+    row = next(r for r in setup.rows(value, (entry,)) if r.field == "Engine")
+    assert (row.observed, row.state) == ("toy", "not recorded")
+
+
+def test_figures_of_a_board_are_no_gap_in_the_record_of_a_cpu() -> None:
+    rows = {row.field: row for row in setup.rows(small_spec().setup, ())}
+    for field in ("Rated HBM BW", "Power limit"):
+        assert (rows[field].declared, rows[field].state) == ("not recorded (CPU)", "declared")
+    assert rows["Memory"].state == "not recorded"

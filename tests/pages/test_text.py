@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.runs import small_spec
 from tokenwatt_site.evidence import Status
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.pages import text
@@ -74,6 +75,33 @@ def test_boards_are_counted_and_a_cpu_is_not() -> None:
     assert text.boards(board.model_copy(update={"model": "CPU", "count": 1})) == "CPU"
     assert text.bandwidth(board.rated_bandwidth_gb_s) == "4.8 TB/s per GPU"
     assert text.quantity(board.power_limit_w, "W each") == "not recorded"
+
+
+def test_what_was_not_recorded_is_said_in_words() -> None:
+    absent = "not recorded"
+    setup = small_spec(
+        setup__engine__version=absent, setup__quantization={"weights": absent, "kv_cache": absent}
+    ).setup
+    assert text.boards(setup.accelerator.model_copy(update={"model": absent, "count": 0})) == (
+        "hardware that was not recorded"
+    )
+    assert text.engine(setup.engine) == "toy (version not recorded)"
+    assert text.engine(setup.engine.model_copy(update={"name": absent})) == (
+        "an engine that was not recorded (version not recorded)"
+    )
+    assert text.quantization(setup.quantization) == (
+        "weights not recorded",
+        "KV cache not recorded",
+    )
+
+
+@pytest.mark.parametrize(
+    ("n", "words"),
+    [(0, "0 launches"), (1, "1 launch"), (2, "2 launches"), (1200, "1,200 launches")],
+)
+def test_a_count_agrees_with_its_noun(n: int, words: str) -> None:
+    assert text.counted(n, "launch", "launches") == words
+    assert text.counted(n, "run") == words.replace("launches", "runs").replace("launch", "run")
 
 
 def test_lengths_are_written_with_their_clip() -> None:

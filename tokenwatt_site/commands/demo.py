@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -67,6 +68,8 @@ def build_site(config: Path) -> Path:
         capture_output=True,
         text=True,
         check=False,
+        # Material's notice about its successor; the version is pinned.
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
     )
     if done.returncode != 0:
         said = "\n".join(clean_text(line) for line in done.stderr.splitlines()[-20:])

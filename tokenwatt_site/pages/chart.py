@@ -60,13 +60,22 @@ def bars(
     return Chart(chart_id, title, f"Bars from 0. {said}.", (spec,))
 
 
-def goodput(trials: Sequence[Trial], bracket: tuple[float, float] | None) -> Chart:
-    """Delivered output tokens against offered rate, the bracket shaded."""
+def goodput(
+    trials: Sequence[Trial],
+    bracket: tuple[float, float] | None,
+    computed: tuple[float, float] | None = None,
+) -> Chart:
+    """Delivered output tokens against offered rate, the bracket shaded.
+
+    `computed` is (rate, goodput) at the boundary: a mark of its own, for no trial ran there.
+    """
     words = "Delivered output tokens against offered rate"
-    y = alt.Y("y:Q", scale=alt.Scale(zero=True), axis=_y_axis("Output tok/s delivered", 4))
     points = [(t, t.tokens_per_s) for t in trials if t.tokens_per_s is not None]
-    frame = _Frame(y, (), _last_rate(trials, bracket))
-    return _against_rate("goodput", words, points, bracket, frame)
+    top = max([v for _, v in points] + ([computed[1]] if computed else []), default=1.0)
+    y = alt.Y("y:Q", scale=_scale(0, 1.15 * top), axis=_y_axis("Output tok/s delivered", 4))
+    end = _last_rate(trials, bracket)
+    over = () if computed is None else _computed(*computed, end)
+    return _against_rate("goodput", words, points, bracket, _Frame(y, (), end, over))
 
 
 def attainment(
@@ -158,7 +167,7 @@ def power(
     return Chart(
         "power",
         "Board power over time",
-        f"{len(points)} samples; {len(windows)} measured window(s) shaded.",
+        f"{len(points)} samples; measured windows shaded: {len(windows)}.",
         _both(layers, 240),
     )
 
@@ -188,11 +197,12 @@ _MARKS: Mapping[str, Callable[[alt.Chart], alt.Chart]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """The y axis, what lies under the points, and where the axis of rates ends."""
+    """The y axis, what lies under and over the points, and where the axis of rates ends."""
 
     y: alt.Y
     under: tuple[alt.Chart, ...]
     end: float
+    over: tuple[alt.Chart, ...] = ()
 
 
 def _last_rate(trials: Sequence[Trial], bracket: tuple[float, float] | None) -> float:
@@ -219,8 +229,29 @@ def _against_rate(
         counts.append(f"{len(mine)} {verdict}")
         if mine:
             layers = [*layers, mark(_data(mine)).encode(x=x, y=y)]
-    shaded = f" Bracket {bracket[0]:.4g} to {bracket[1]:.4g} requests/s shaded." if bracket else ""
-    return Chart(chart_id, title, f"Trials: {', '.join(counts)}.{shaded}", _both(layers, 250))
+    said = f"Trials: {', '.join(counts)}."
+    if bracket:
+        said += f" Bracket {bracket[0]:.4g} to {bracket[1]:.4g} requests/s shaded."
+    if frame.over:
+        said += f" A hollow diamond is {_COMPUTED}."
+    return Chart(chart_id, title, said, _both([*layers, *frame.over], 250))
+
+
+_COMPUTED = "computed at the boundary"
+
+
+def _computed(rate: float, value: float, end: float) -> tuple[alt.Chart, ...]:
+    """Mark a value that no trial delivered.
+
+    Its label stands above it and to the left, where no trial can be: at a lower rate less arrives.
+    """
+    at = _data([{"rate": rate, "y": value, "text": _COMPUTED}]).encode(x="rate:Q", y="y:Q")
+    mark = at.mark_point(shape="diamond", filled=False, color=INK, size=110, strokeWidth=2)
+    if rate > 0.55 * end:
+        label = at.mark_text(color=INK, align="right", dx=-10, dy=-8)
+    else:
+        label = at.mark_text(color=INK, align="left", dx=-6, dy=-17)
+    return mark, label.encode(text="text:N")
 
 
 def _data(rows: Sequence[Mapping[str, float | str]]) -> alt.Chart:

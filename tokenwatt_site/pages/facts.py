@@ -8,11 +8,15 @@ from typing import Literal, TypeAlias
 
 from tokenwatt_site.configuration import Configuration
 from tokenwatt_site.eligibility import Exclusion
+from tokenwatt_site.pages import text
 
 Kind: TypeAlias = Literal["yes", "no", "warn"]
 
 MODE_WORDS = {
-    "demo": "Demo mode: validation only. One launch on a small model shows that the path works.",
+    "demo": (
+        "Demo mode: validation only. Too few requests and launches for a result; it shows that the"
+        " path works."
+    ),
     "quick": "Quick mode: validation only. Short windows, few repeats.",
     "full": "Full mode.",
 }
@@ -67,7 +71,7 @@ def _facts(configuration: Configuration, exclusions: Sequence[Exclusion]) -> Ite
         "yes",
         "evidence",
         "Evidence available",
-        f"{len(run.evidence)} files, {size:,} bytes uncompressed, lie beside the run.",
+        f"{text.counted(len(run.evidence), 'file')}, {size:,} bytes uncompressed, beside the run.",
         "Anyone can look. Not that the records are complete.",
     )
     total = head.claims.numbers
@@ -121,7 +125,7 @@ def _facts(configuration: Configuration, exclusions: Sequence[Exclusion]) -> Ite
             "reproduced",
             "yes",
             "reproduced",
-            f"Rerun under {len(others)} other key(s)",
+            f"Rerun under {text.counted(len(others), 'other key')}",
             "Runs signed with other keys stand under History.",
             "Another key may belong to the same people.",
         )

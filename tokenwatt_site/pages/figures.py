@@ -84,7 +84,7 @@ def _bar(claims: Claims, name: str, key: str, caption: str, top: float | None) -
         lead="",
         chart=drawn,
         missing=missing,
-        note=caption,
+        note=caption if drawn else "",
         table=None,
     )
 
@@ -106,9 +106,10 @@ def _attainment(claims: Claims, slo: Sequence[Objective]) -> Figure:
         "Share of scored requests within the limit, of the objective that fared worst; nines scale."
     )
     if early:
+        was, are = ("was", "is") if early == 1 else ("were", "are")
         note += (
-            f" {early} of {len(trials)} trials were stopped once their verdict was certain and are"
-            " shown at the share known then."
+            f" {early} of {text.counted(len(trials), 'trial')} {was} stopped as soon as the verdict"
+            f" was certain and {are} shown at the share known then."
         )
     note += _failure_words(trials)
     return Figure(
@@ -132,7 +133,8 @@ def _failure_words(trials: Sequence[TrialClaim]) -> str:
     for trial in failed:
         total.update(trial.failures)
     return (
-        f" Requests failed in {len(failed)} of {len(counting)} trials: {text.failures(total)}."
+        f" Requests failed in {len(failed)} of {text.counted(len(counting), 'trial')}:"
+        f" {text.failures(total)}."
         " A failed request misses every limit."
     )
 
@@ -146,11 +148,16 @@ def _delivered(claims: Claims) -> Figure:
     if early:
         have = "trial stopped early has" if early == 1 else "trials stopped early have"
         note += f" {early} {have} no whole window and {'is' if early == 1 else 'are'} not shown."
+    lead = "Delivered output tokens per second of every trial that ran its whole window."
+    rate, goodput = claims.metric("boundary_rate").value, claims.metric("goodput").value
+    computed = None if rate is None or goodput is None else (rate, goodput)
+    if computed:
+        lead += " The hollow diamond is the goodput computed at the boundary, where no trial ran."
     return Figure(
         id="chart-goodput",
         heading="Goodput against offered rate",
-        lead="Delivered output tokens per second of every trial that ran its whole window.",
-        chart=chart.goodput(points, bracket(claims)) if points else None,
+        lead=lead,
+        chart=chart.goodput(points, bracket(claims), computed) if points else None,
         missing=None if points else f"{text.NOT_MEASURED}: no trial ran its whole window",
         note=note,
         table=None,
@@ -264,6 +271,7 @@ def _distributions(claims: Claims, slo: Sequence[Objective]) -> Iterator[Figure]
             note=""
             if found is None
             else f"Order statistics of {found.n:,} scored requests at the highest passing rates."
+            + _pooled_words(claims, own)
             + (
                 f" {failed:,} of {found.n:,} requests did not end well and stand above the top of"
                 " this curve."
@@ -274,6 +282,22 @@ def _distributions(claims: Claims, slo: Sequence[Objective]) -> Iterator[Figure]
             if found is None
             else (("Quantile", f"{name}, ms"), tuple(text.quantiles(found))),
         )
+
+
+def _pooled_words(claims: Claims, objectives: Sequence[Objective]) -> str:
+    """Say that the curve is of all repeats together, and what the heading is of them."""
+    n = len(_tops(claims))
+    if n < 2:
+        return ""
+    together = "Both repeats together" if n == 2 else f"All {n} repeats together"
+    claim = claim_of(claims, objectives[0]) if len(objectives) == 1 else None
+    if claim is None or claim.value is None:
+        return f" {together}."
+    quantile = f"p{100 * objectives[0].quantile:g}"
+    if n > 2:
+        return f" {together}; the heading is the geometric mean of the repeats' {quantile}."
+    a, b = (text.amount(value, METRICS[claim.key]) for value in claim.repeats)
+    return f" {together}; the heading is the median of the repeats' {quantile} ({a} and {b} ms)."
 
 
 def _failed_at_the_top(claims: Claims) -> int:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 from tokenwatt_site.configuration import Configuration
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.pages import figures, text
 from tokenwatt_site.run import Claims, MetricClaim
 
-CARDS_NOTE = "Cards for equal goodput = 64 × reference goodput ÷ configuration goodput, rounded up."
+_CARDS = "Cards for equal goodput"
+_CARDS_NOTE = f"{_CARDS} = 64 × reference goodput ÷ configuration goodput, rounded up."
 
 _GROUPS = {
     "goodput": "Throughput",
@@ -34,16 +36,20 @@ _GROUPS = {
 
 @dataclass(frozen=True, slots=True)
 class NumberRow:
-    """One line of All numbers; `missing`, where set, stands in place of value and unit."""
+    """One line of All numbers.
+
+    `value` is a number as it is written, or where `kind` says so words in its place, or the reason
+    why there is none.
+    """
 
     group: str
     anchor: str | None
     label: str
     value: str
-    unit: str
-    sureness: str
-    against: str
-    missing: str | None = None
+    unit: str = ""
+    sureness: str = ""
+    against: str = ""
+    kind: Literal["number", "words", "missing"] = "number"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +68,7 @@ def key_figures(configuration: Configuration) -> Iterator[KeyFigure]:
     at = (
         ""
         if boundary.value is None
-        else f"at {text.amount(boundary.value, METRICS['boundary_rate'])} requests/s, the boundary"
+        else f"at the boundary, {text.amount(boundary.value, METRICS['boundary_rate'])} requests/s"
     )
     yield _key_figure(claims.metric("goodput"), at)
     yield _key_figure(claims.metric("tokens_per_joule"), "GPU boards only")
@@ -98,38 +104,40 @@ def results_note(claims: Claims) -> str:
     """Say what each value is over the repeats."""
     n = len(claims.repeats)
     if n <= 1:
-        return "Each value is from 1 run: there is no spread to show."
+        return "Each value is from 1 repeat: there is no spread to show."
     if n == 2:
-        return "Each value is the median of 2 runs."
-    return f"Each value is the mean of {n} runs (geometric; shares and watts arithmetic)."
+        return "Each value is the median of 2 repeats."
+    return f"Each value is the mean of {n} repeats (geometric; shares and watts arithmetic)."
+
+
+def held(claims: Claims) -> str | None:
+    """Write the highest passing rate with its unit; None where no trial passed."""
+    claim, metric = claims.metric("highest_pass_rate"), METRICS["highest_pass_rate"]
+    if claim.value is None:
+        return None
+    known, n = len(claim.repeats), len(claims.repeats)
+    where = f" in {known} of {n} repeats" if known < n else ""
+    return f"{text.amount(claim.value, metric)} {metric.unit}{where}"
 
 
 def number_rows(configuration: Configuration) -> Iterator[NumberRow]:
     """Every number of the run, grouped, with its unit from the registry."""
     claims, config = configuration.claims, configuration.setup
     head = "Configuration"
-    build = f"{config.engine.name} {config.engine.version} · KV {config.quantization.kv_cache}"
-    yield NumberRow(head, None, "Engine build", build, "", "", "")
+    build = f"{text.engine(config.engine)} · {text.quantization(config.quantization)[1]}"
+    yield NumberRow(head, None, "Engine build", build, kind="words")
     met = "yes" if claims.slo_met else "no"
-    yield NumberRow(head, None, "SLO met", met, "", "", text.slo(config.slo))
+    yield NumberRow(head, None, "SLO met", met, against=text.slo(config.slo), kind="words")
     for claim in sorted(claims.metrics, key=lambda c: list(_GROUPS).index(c.key)):
         yield _number_row(configuration, claim)
         if claim.key == "goodput":
             yield _cards(configuration, claim)
-    reference = "the accuracy gate was not run"
+    label = "Accuracy Δ vs. reference"
     if claims.metric("accuracy").value is not None:
-        yield NumberRow("Accuracy", None, "Accuracy Δ vs. reference", "reference", "", "", "")
+        yield NumberRow("Accuracy", None, label, "reference", kind="words")
     else:
-        yield NumberRow(
-            "Accuracy",
-            None,
-            "Accuracy Δ vs. reference",
-            "",
-            "",
-            "",
-            "",
-            f"{text.NOT_MEASURED}: {reference}",
-        )
+        why = f"{text.NOT_MEASURED}: the accuracy gate was not run"
+        yield NumberRow("Accuracy", None, label, why, kind="missing")
 
 
 def _number_row(configuration: Configuration, claim: MetricClaim) -> NumberRow:
@@ -142,21 +150,37 @@ def _number_row(configuration: Configuration, claim: MetricClaim) -> NumberRow:
         for o in configuration.setup.slo
         if (o.metric, o.label) == (claim.key, claim.label)
     ]
-    group = _GROUPS[claim.key]
+    group, against = _GROUPS[claim.key], "".join(limits)
     if claim.value is None:
-        return NumberRow(group, claim.key, label, "", "", "", "".join(limits), text.reason(claim))
-    value = text.amount(claim.value, metric)
-    return NumberRow(
-        group, claim.key, label, value, metric.unit, text.sureness(claim), "".join(limits)
-    )
+        why = text.reason(claim)
+        return NumberRow(group, claim.key, label, why, against=against, kind="missing")
+    value, sure = text.amount(claim.value, metric), text.sureness(claim)
+    return NumberRow(group, claim.key, label, value, metric.unit, sure, against)
+
+
+def cards_note(configuration: Configuration) -> str:
+    """The formula of the cards, where there are any to count."""
+    return _CARDS_NOTE if _no_cards(configuration) is None else ""
+
+
+def _no_cards(configuration: Configuration) -> str | None:
+    """Say why no cards can be counted, or None."""
+    accelerator = configuration.setup.accelerator
+    if configuration.claims.metric("goodput").value is None:
+        return "no goodput"
+    if configuration.setup.is_cpu:
+        return "there is no accelerator card"
+    if not text.recorded(accelerator.model) or accelerator.count == 0:
+        return "the accelerator was not recorded"
+    return None
 
 
 def _cards(configuration: Configuration, goodput: MetricClaim) -> NumberRow:
-    label = "Cards for equal goodput"
-    if goodput.value is None or configuration.setup.is_cpu:
-        why = "no goodput" if goodput.value is None else "there is no accelerator card"
-        return NumberRow("Throughput", None, label, "", "", "", "", f"{text.NOT_MEASURED}: {why}")
-    return NumberRow("Throughput", None, label, str(cards(1.0)), "cards", "", "its own reference")
+    group = _GROUPS[goodput.key]
+    if why := _no_cards(configuration):
+        return NumberRow(group, None, _CARDS, f"{text.NOT_MEASURED}: {why}", kind="missing")
+    own = "its own reference"
+    return NumberRow(group, None, _CARDS, str(cards(1.0)), "cards", against=own)
 
 
 def cards(goodput_per_card_ratio: float) -> int:

@@ -32,8 +32,7 @@ class Page:
 class Links:
     """Where a page finds its neighbours, as URLs relative to itself; None where there are none.
 
-    `runs` maps a run id to the URL of the folder that holds its `run.json`, its spec and its
-    evidence.
+    `runs` maps a run id to the URL of the folder that holds its `run.json` and its evidence.
     """
 
     home: str | None

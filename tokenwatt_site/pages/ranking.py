@@ -26,6 +26,8 @@ CODE_WORDS = {
 }
 """Code of an exclusion -> the words of its tag."""
 
+_NO_GATE = "no accuracy gate"
+
 _BAR_WIDTH = 132.0
 
 
@@ -64,6 +66,7 @@ class SectionView:
     under: str
     scope: str
     status: str
+    unranked: tuple[tuple[str, int], ...]
     heads: tuple[tuple[str, str, str, str], ...]
     absent: str
     rows: tuple[RowView, ...]
@@ -121,18 +124,17 @@ def _section(
         if i == 0 or any(r.cells[i].value is not None for r in section.rows)
     ]
     absent = [METRICS[COLUMNS[i]].label for i in range(len(COLUMNS)) if i not in shown]
-    codes = Counter(e.code for row in section.rows for e in row.excluded)
+    tags = Counter(
+        word for row in section.rows for word, _ in _tags(row, configurations[row.configuration])
+    )
     unranked = len(section.rows) - section.ranked
-    status = f"{section.ranked} ranked, {unranked} listed unranked"
-    if codes:
-        counted = ", ".join(f"{CODE_WORDS[code]} {n}" for code, n in codes.most_common())
-        status += f" (a configuration may have several reasons: {counted})"
     return SectionView(
         id=f"section-{index}",
         heading=f"{section.workload}{', on CPUs' if section.cpu else ''}",
         under=text.slo(configurations[section.rows[0].configuration].setup.slo),
         scope=section.power_scope,
-        status=f"{status}. Nothing is hidden.",
+        status=f"{section.ranked} ranked, {unranked} listed unranked. Nothing is hidden.",
+        unranked=tuple(tags.most_common()),
         heads=tuple(_heads(section, shown)),
         absent=", ".join(absent),
         rows=tuple(
@@ -180,10 +182,9 @@ def _row(
         rank = str(best) if best == worst else f"{best}–{worst}"
     words = [
         text.boards(config.accelerator),
-        f"{config.engine.name} {config.engine.version}",
+        text.engine(config.engine),
         f"TP{config.parallelism.tensor}",
-        config.quantization.weights,
-        f"KV {config.quantization.kv_cache}",
+        *text.quantization(config.quantization),
         f"{configuration.headline.run.spec.protocol.mode} mode",
     ]
     return RowView(
@@ -201,8 +202,17 @@ def _row(
         cap=cap,
         n=launches,
         measured=configuration.headline.run.conditions.started[:10],
-        tags=tuple((CODE_WORDS[e.code], e.text) for e in row.excluded),
+        tags=tuple(_tags(row, configuration)),
     )
+
+
+def _tags(row: Row, configuration: Configuration) -> Iterator[tuple[str, str]]:
+    """Yield (words of the tag, the reason in full)."""
+    for exclusion in row.excluded:
+        none_asked = exclusion.code == "accuracy" and (
+            configuration.setup.accuracy_gate.task == "none"
+        )
+        yield _NO_GATE if none_asked else CODE_WORDS[exclusion.code], exclusion.text
 
 
 def _cell(cell: Cell) -> CellView:

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from datetime import datetime
-
-import yaml
 
 from tokenwatt_site.configuration import Configuration
 from tokenwatt_site.eligibility import Exclusion, reasons
 from tokenwatt_site.metrics import METRICS
-from tokenwatt_site.pages import facts, figures, numbers, setup, text
+from tokenwatt_site.pages import facts, figures, history, numbers, setup, text
 from tokenwatt_site.pages.page import Links, Page, render_template
 from tokenwatt_site.run import Claims
-from tokenwatt_site.spec import Spec
 from tokenwatt_site.trust.verify import ValidatedRun
 
 TOC = (
@@ -31,20 +27,8 @@ TOC = (
     ("history", "History"),
 )
 
-
-@dataclass(frozen=True, slots=True)
-class HistoryRow:
-    """One run. `missing` stands in place of a goodput that there is not."""
-
-    date: str
-    run_id: str
-    signer: str
-    mode: str
-    repeats: int
-    goodput: str | None
-    missing: str
-    folder: str | None
-    evidence: tuple[tuple[str, str], ...]
+RUN_FILE = "run.json"
+"""The name of a run file on the site, in a folder of its own."""
 
 
 def render(configuration: Configuration, links: Links) -> Page:
@@ -54,6 +38,8 @@ def render(configuration: Configuration, links: Links) -> Page:
     exclusions = reasons(configuration)
     bars = figures.bar_figures(configuration)
     details = figures.detail_figures(configuration)
+    folder = links.runs.get(head.run_id)
+    run_file = RUN_FILE if folder else head.path.name
     summary = tuple(summary_parts(configuration))
     html = render_template(
         "report.html.j2",
@@ -66,7 +52,7 @@ def render(configuration: Configuration, links: Links) -> Page:
         bars=bars,
         details=details,
         results_note=numbers.results_note(claims),
-        cards_note=numbers.CARDS_NOTE,
+        cards_note=numbers.cards_note(configuration),
         numbers=tuple(numbers.number_rows(configuration)),
         column=configuration.title,
         definitions=[METRICS[key] for key in dict.fromkeys(c.key for c in claims.metrics)],
@@ -75,16 +61,18 @@ def render(configuration: Configuration, links: Links) -> Page:
         conditions=head.run.conditions,
         endpoint=spec.endpoint,
         not_covered=claims.not_covered,
-        commands=commands(spec),
+        commands=commands(head, run_file),
+        run_file=run_file,
         expected=expected(claims),
         cost=cost(head),
         digests=_digests(head),
-        spec_file=spec_file(spec),
         cite=citation(configuration),
-        history=tuple(_history(configuration, links)),
+        others=history.others(configuration),
+        history=history.rows(configuration, links),
+        history_order=history.order(configuration),
         note=spec.note,
         links=links,
-        folder=links.runs.get(head.run_id),
+        folder=folder,
     )
     return Page(
         title=configuration.title,
@@ -98,18 +86,23 @@ def render(configuration: Configuration, links: Links) -> Page:
 def summary_parts(configuration: Configuration) -> Iterator[tuple[str, bool]]:
     """Yield (words, is a number to stress); joined by spaces they are the summary sentence."""
     claims, config = configuration.claims, configuration.setup
-    where = f"{config.model.name} on {text.boards(config.accelerator)} with {config.engine.name}"
-    yield f"Within {text.slo(config.slo)}, {where} {config.engine.version}", False
+    where = f"on {text.boards(config.accelerator)} with {text.engine(config.engine)}"
+    yield f"Within {text.slo(config.slo)}, {config.model.name} {where}", False
     rate, goodput = claims.metric("boundary_rate"), claims.metric("goodput")
     if rate.value is None or goodput.value is None:
-        if (held := _held(claims)) is not None:
+        if (held := numbers.held(claims)) is not None:
             yield "held", False
             yield held, True
             yield f"as its {METRICS['highest_pass_rate'].label.lower()} and", False
         yield f"has no goodput to report ({goodput.reason or rate.reason}).", False
     else:
-        yield "served", False
-        yield f"{text.amount(rate.value, METRICS['boundary_rate'])} requests/s:", True
+        passed = [r.highest_pass_urps for r in claims.repeats if r.highest_pass_urps is not None]
+        failed = [r.lowest_fail_urps for r in claims.repeats if r.lowest_fail_urps is not None]
+        yield "holds", False
+        yield f"{_span(passed)} requests/s", True
+        yield f"and fails at {_span(failed)}: at the boundary between them,", False
+        yield f"{text.rate(round(rate.value * 1e6))} requests/s,", True
+        yield "that is", False
         yield f"{text.amount(goodput.value, METRICS['goodput'])} output", True
         inputs = claims.metric("input_throughput")
         if inputs.value is not None:
@@ -133,17 +126,13 @@ def summary_parts(configuration: Configuration) -> Iterator[tuple[str, bool]]:
         yield "Accuracy was not measured.", False
     n = len(claims.repeats)
     mode = configuration.headline.run.spec.protocol.mode
-    yield f"{mode.capitalize()} mode, {n} repeat{'s' if n != 1 else ''}.", False
+    yield f"{mode.capitalize()} mode, {text.counted(n, 'repeat')}.", False
 
 
-def _held(claims: Claims) -> str | None:
-    """The highest passing rate with its unit; None where no trial passed."""
-    claim, metric = claims.metric("highest_pass_rate"), METRICS["highest_pass_rate"]
-    if claim.value is None:
-        return None
-    held, n = len(claim.repeats), len(claims.repeats)
-    where = f" in {held} of {n} repeats" if held < n else ""
-    return f"{text.amount(claim.value, metric)} {metric.unit}{where}"
+def _span(rates_urps: Sequence[int]) -> str:
+    """One rate, or "a to b" of several repeats."""
+    ends = dict.fromkeys(text.rate(end) for end in (min(rates_urps), max(rates_urps)))
+    return " to ".join(ends)
 
 
 def _eyebrow(head: ValidatedRun) -> str:
@@ -170,31 +159,21 @@ def _notices(head: ValidatedRun, exclusions: tuple[Exclusion, ...]) -> Iterator[
         yield "Interrupted.", "Stopped before the plan was done; what was measured is shown."
 
 
-def spec_file(spec: Spec) -> str:
-    return f"{spec.label}.spec.yaml"
+def commands(head: ValidatedRun, run_file: str) -> tuple[tuple[str, str], ...]:
+    """(what it does, the command to type), each argument quoted for a POSIX shell.
 
-
-def spec_yaml(spec: Spec) -> str:
-    """Write a spec as the YAML that `spec.load_spec` reads back to the same value."""
-    # Our YAML has no null: a field that is None is left out.
-    value = spec.model_dump(mode="json", exclude_none=True)
-    return yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=100)
-
-
-def commands(spec: Spec) -> tuple[tuple[str, str], ...]:
-    """(what it does, the command to type), each argument quoted for a POSIX shell."""
+    Args:
+        head: the run to do again.
+        run_file: its name where the reader gets it; it holds the spec.
+    """
+    spec = head.run.spec
     out = f"runs/{spec.label}-again.json"
-    measure = ["tokenwatt-site", "measure", "--spec", spec_file(spec), "--label", spec.label]
-    if spec.role:
-        measure += ["--role", spec.role]
-    return (
-        ("1. Measure", shlex.join([*measure, "--out", out])),
-        ("2. Verify and recompute", shlex.join(["tokenwatt-site", "verify", out])),
-        (
-            "3. Make the report",
-            shlex.join(["tokenwatt-site", "report", out, "--title", spec.title]),
-        ),
+    lines = (
+        ("1. Measure", ["measure", "--spec", run_file, "--out", out]),
+        ("2. Verify and recompute", ["verify", out]),
+        ("3. Make the report", ["report", out, "--title", spec.title]),
     )
+    return tuple((does, shlex.join(["tokenwatt-site", *words])) for does, words in lines)
 
 
 def expected(claims: Claims) -> str:
@@ -208,8 +187,8 @@ def expected(claims: Claims) -> str:
         words = f"No band can be stated: n = {n}."
         if n == 2:
             words += (
-                f" The two runs gave {text.amount(claim.repeats[0], metric)} and"
-                f" {text.amount(claim.repeats[1], metric)} {metric.unit}. A third equal run would"
+                f" The two repeats gave {text.amount(claim.repeats[0], metric)} and"
+                f" {text.amount(claim.repeats[1], metric)} {metric.unit}. A third equal one would"
                 " fall between them with a chance of only 1 in 3."
             )
         return words
@@ -265,24 +244,3 @@ def citation(configuration: Configuration) -> str:
         f" {kind}{head.run.spec.protocol.mode} mode, {sure}."
         f" tokenwatt run {head.run_id[:12]}, {day}."
     )
-
-
-def _history(configuration: Configuration, links: Links) -> Iterator[HistoryRow]:
-    for run in configuration.runs:
-        claim = run.claims.metric("goodput")
-        folder = links.runs.get(run.run_id)
-        held = _held(run.claims)
-        interrupted = ", interrupted" if run.run.status == "interrupted" else ""
-        yield HistoryRow(
-            date=run.run.conditions.started[:10],
-            run_id=run.run_id,
-            signer=run.signer or f"unknown key {run.keyid}",
-            mode=f"{run.run.spec.protocol.mode}{interrupted}",
-            repeats=len(run.claims.repeats),
-            goodput=None if claim.value is None else text.amount(claim.value, METRICS["goodput"]),
-            missing=text.reason(claim) + ("" if held is None else f"; {held} held"),
-            folder=folder,
-            evidence=tuple(
-                (entry.role, f"{folder}/{entry.path}") for entry in run.run.evidence if folder
-            ),
-        )

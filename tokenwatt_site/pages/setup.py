@@ -7,11 +7,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from tokenwatt_site.caveats import not_recorded
 from tokenwatt_site.pages import text
 from tokenwatt_site.run import ReadBack
 from tokenwatt_site.spec import NOT_RECORDED, Setup
 
-_ARCHITECTURE = {"moe": "MoE", "dense": "dense", NOT_RECORDED: NOT_RECORDED}
+_ARCHITECTURE = {
+    "moe": "MoE",
+    "dense": "dense",
+    NOT_RECORDED: "architecture not recorded",
+}
+_ON_A_CPU = f"{NOT_RECORDED} (CPU)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +33,21 @@ class SetupRow:
 
 
 def rows(setup: Setup, read_back: Sequence[ReadBack]) -> tuple[SetupRow, ...]:
-    """Return the lines in the order of the page; what was read back joins the field it is about."""
+    """Return the lines in the order of the page; what was read back joins the field it is about.
+
+    A line of several fields is "not recorded" as soon as one of them is.
+    """
+    absent = not_recorded(setup.to_json())
     left = {entry.field.removeprefix("setup."): entry for entry in read_back}
     result = []
     for group, field, declared, paths, code in _fields(setup):
         found = [left.pop(path) for path in paths if path in left]
         observed = "; ".join(entry.observed for entry in found if entry.observed is not None)
         read = sum(entry.state == "read back" for entry in found)
-        state: str = "declared" if text.recorded(declared) else NOT_RECORDED
-        if read:
+        state = "declared"
+        if declared != _ON_A_CPU and any(_about(name, paths) for name in absent):
+            state = NOT_RECORDED
+        elif read:
             state = "read back" if read == len(paths) else "read back in part"
         result.append(SetupRow(group, field, declared, observed or None, state, code))
     result += [
@@ -43,6 +55,11 @@ def rows(setup: Setup, read_back: Sequence[ReadBack]) -> tuple[SetupRow, ...]:
         for name, entry in left.items()
     ]
     return tuple(result)
+
+
+def _about(name: str, paths: Sequence[str]) -> bool:
+    """Whether the field `name` is one of `paths` or within one."""
+    return any(f"{name}.".startswith(f"{path}.") for path in paths)
 
 
 _Field: TypeAlias = tuple[str, str, tuple[str, ...]]
@@ -76,8 +93,11 @@ def _hardware(setup: Setup) -> Iterator[_Field]:
     yield "Accelerator", text.boards(board), ("accelerator.model", "accelerator.count")
     yield "Memory", text.quantity(board.memory_gib, "GiB each"), ("accelerator.memory_gib",)
     rated = text.bandwidth(board.rated_bandwidth_gb_s)
-    yield "Rated HBM BW", rated, ("accelerator.rated_bandwidth_gb_s",)
     limit = text.quantity(board.power_limit_w, "W each")
+    if setup.is_cpu:
+        # Figures of a board: that a CPU has none is no gap in the record.
+        rated, limit = (w if text.recorded(w) else _ON_A_CPU for w in (rated, limit))
+    yield "Rated HBM BW", rated, ("accelerator.rated_bandwidth_gb_s",)
     yield "Power limit", limit, ("accelerator.power_limit_w",)
     yield "Driver / runtime", setup.driver, ("driver",)
     yield "Host", setup.host_kind, ("host_kind",)
@@ -85,7 +105,7 @@ def _hardware(setup: Setup) -> Iterator[_Field]:
 
 def _engine(setup: Setup) -> Iterator[_Field]:
     engine, libraries = setup.engine, setup.kernel_libraries
-    yield "Engine", f"{engine.name} {engine.version}", ("engine.name", "engine.version")
+    yield "Engine", text.engine(engine), ("engine.name", "engine.version")
     yield "Engine build", engine.build, ("engine.build",)
     yield "Image digest", engine.image_digest, ("engine.image_digest",)
     argv = engine.argv if isinstance(engine.argv, str) else shlex.join(engine.argv)
@@ -102,8 +122,8 @@ def _model(setup: Setup) -> Iterator[_Field]:
     yield "Model", name, ("model.name", "model.architecture", "endpoint.model")
     yield "Revision", model.revision, ("model.revision",)
     yield "Model digest", model.digest, ("model.digest",)
-    weights = f"{quantization.weights} weights, {quantization.kv_cache} KV cache"
-    yield "Quantization", weights, ("quantization.weights", "quantization.kv_cache")
+    formats = ", ".join(text.quantization(quantization))
+    yield "Quantization", formats, ("quantization.weights", "quantization.kv_cache")
     yield "Parallelism", text.parallelism(setup.parallelism), ("parallelism",)
 
 
@@ -116,6 +136,8 @@ def _workload(setup: Setup) -> Iterator[_Field]:
     yield "Arrival", f"{setup.arrival.capitalize()}, rate swept to SLO boundary", ()
     yield "SLO", text.slo(setup.slo), ()
     yield "Power source", text.power_source(setup.power), ("power.sensor", "power.scope")
-    asked = f"{gate.task}, {gate.shots} shots, {gate.questions:,} questions"
-    yield "Accuracy gate", f"{asked} · max drop {gate.max_drop_points:.1f} pts", ()
+    known = not isinstance(gate.questions, str)
+    questions = f"{gate.questions:,} questions" if known else f"questions {NOT_RECORDED}"
+    asked = f"{gate.task}, {gate.shots} shots, {questions}"
+    yield "Accuracy gate", f"{asked} · max drop {gate.max_drop_points:.1f} pts", ("accuracy_gate",)
     yield "Setup schema", str(setup.setup_schema), ()

@@ -10,11 +10,13 @@ from tokenwatt_site.run import Distribution, MetricClaim
 from tokenwatt_site.spec import (
     NOT_RECORDED,
     Accelerator,
+    Engine,
     Fixed,
     Lognormal,
     Objective,
     Parallelism,
     PowerSource,
+    Quantization,
 )
 
 NOT_MEASURED = "not measured"
@@ -45,6 +47,11 @@ def milliseconds(value: float) -> str:
     if value >= 1000:
         return f"{value / 1000:g} s"
     return f"{value:g} ms"
+
+
+def counted(n: int, one: str, several: str | None = None) -> str:
+    """Such as "1 launch", "2 launches": `several` where it is not `one` with an s."""
+    return f"{n:,} {one if n == 1 else several or f'{one}s'}"
 
 
 def metric_of(claim: MetricClaim) -> Metric:
@@ -86,9 +93,23 @@ def slo(objectives: Iterable[Objective]) -> str:
 
 def boards(accelerator: Accelerator) -> str:
     """Such as "4× NVIDIA H200"; a CPU is not counted in boards."""
+    if not recorded(accelerator.model):
+        return "hardware that was not recorded"
     if accelerator.model.upper() == "CPU":
         return accelerator.model
     return f"{accelerator.count}× {accelerator.model}"
+
+
+def engine(value: Engine) -> str:
+    """Name and version."""
+    name = value.name if recorded(value.name) else "an engine that was not recorded"
+    return f"{name} {value.version if recorded(value.version) else '(version not recorded)'}"
+
+
+def quantization(value: Quantization) -> tuple[str, str]:
+    """Such as ("FP8 weights", "KV cache FP8")."""
+    weights = f"{value.weights} weights" if recorded(value.weights) else "weights not recorded"
+    return weights, f"KV cache {value.kv_cache}"
 
 
 def quantity(value: float | str, unit: str) -> str:

@@ -1,0 +1,49 @@
+"""The method page says what the code does."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from tests.support.runs import spec_in_mode
+from tokenwatt_site import validity
+from tokenwatt_site.spec import MIN_WINDOW_S
+
+METHOD = (Path(__file__).parents[1] / "site_src" / "method.md").read_text(encoding="utf-8")
+LIMITS = {
+    what.strip(): limit.strip()
+    for what, limit in (row.strip("|").split("|") for row in METHOD.splitlines() if row[:1] == "|")
+}
+"""The table of limits, a limit by what it is on."""
+
+
+def per_cent(share: Fraction) -> str:
+    return f"{float(100 * share):g}%"
+
+
+@pytest.mark.parametrize(
+    ("what", "limit"),
+    [
+        ("Requests sent", f"≥ {per_cent(validity.MIN_SENT_SHARE)} "),
+        ("Dispatch lag, p99", f"≤ {validity.MAX_LAG_NS / 1e6:g} ms or "),
+        ("Dispatch lag, p99", f" {per_cent(validity.LIMIT_SHARE)} of the tightest TTFT limit"),
+        ("Lateness of the last send", f"≤ {per_cent(validity.MAX_LAST_SEND_SHARE)} of the"),
+        ("Uncertainty of the receive stamps, p99", f"≤ {per_cent(validity.LIMIT_SHARE)} of the"),
+        ("Cached prompt tokens", f"≤ {per_cent(validity.MAX_CACHED_SHARE)} "),
+        ("Scored window (quick and full mode)", f"≥ {MIN_WINDOW_S} s "),
+        (
+            "Lead-in and tail of a trial that would pass",
+            f"≤ {per_cent(validity.MAX_UNSCORED_FAILED_SHARE)} ",
+        ),
+    ],
+)
+def test_the_limits_of_a_trial_are_those_of_the_code(what: str, limit: str) -> None:
+    assert limit in LIMITS[what]
+
+
+@pytest.mark.parametrize("mode", ["full", "quick", "demo"])
+def test_the_width_of_the_bracket_is_that_of_the_mode(mode: str) -> None:
+    ratio = spec_in_mode(mode).protocol.bracket_ratio
+    assert f"≤ {ratio:g} in {mode} mode" in " ".join(METHOD.split())

@@ -1,0 +1,79 @@
+"""The runs of a configuration beside its headline: the table, and one line about the others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tokenwatt_site.configuration import Configuration
+from tokenwatt_site.metrics import METRICS
+from tokenwatt_site.pages import numbers, text
+from tokenwatt_site.pages.page import Links
+from tokenwatt_site.trust.verify import ValidatedRun
+
+MAX_LISTED = 4
+"""Of so many other runs each value is told; of more, their range."""
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryRow:
+    """One run. `scored` is per trial; `missing` stands in place of a goodput that there is not."""
+
+    started: str
+    run_id: str
+    signer: str
+    mode: str
+    repeats: int
+    scored: int
+    goodput: str | None
+    missing: str
+    folder: str | None
+    evidence: tuple[tuple[str, str], ...]
+
+
+def rows(configuration: Configuration, links: Links) -> tuple[HistoryRow, ...]:
+    """Return one row per run, in the order of the configuration."""
+    return tuple(_row(run, links.runs.get(run.run_id)) for run in configuration.runs)
+
+
+def _row(run: ValidatedRun, folder: str | None) -> HistoryRow:
+    claim, held = run.claims.metric("goodput"), numbers.held(run.claims)
+    interrupted = ", interrupted" if run.run.status == "interrupted" else ""
+    return HistoryRow(
+        started=run.run.conditions.started[:16].replace("T", " "),
+        run_id=run.run_id,
+        signer=run.signer or f"unknown key {run.keyid}",
+        mode=f"{run.run.spec.protocol.mode}{interrupted}",
+        repeats=len(run.claims.repeats),
+        scored=run.run.spec.protocol.scored,
+        goodput=None if claim.value is None else text.amount(claim.value, METRICS["goodput"]),
+        missing=text.reason(claim) + ("" if held is None else f"; {held} held"),
+        folder=folder,
+        evidence=tuple((e.role, f"{folder}/{e.path}") for e in run.run.evidence if folder),
+    )
+
+
+def order(configuration: Configuration) -> str:
+    """Say how the rows are ordered."""
+    started = [run.run.conditions.started for run in configuration.runs]
+    if started == sorted(started, reverse=True):
+        return "Newest first; the first is the headline."
+    return "The first is the headline; then full before quick before demo, newest first."
+
+
+def others(configuration: Configuration) -> str:
+    """Say what the runs beside the headline gave; empty where there are none."""
+    head, *rest = configuration.runs
+    metric = METRICS["goodput"]
+    found = [run.claims.metric("goodput").value for run in rest]
+    known = [value for value in found if value is not None]
+    earlier = all(run.run.conditions.started < head.run.conditions.started for run in rest)
+    kind = "earlier run" if earlier else "other run"
+    parts = []
+    if known:
+        values = text.joined(text.amount(value, metric) for value in known)
+        if len(known) > MAX_LISTED:
+            values = f"{text.amount(min(known), metric)} to {text.amount(max(known), metric)}"
+        parts.append(f"{text.counted(len(known), kind)} gave {values} {metric.unit}")
+    if missing := len(found) - len(known):
+        parts.append(f"{missing if known else text.counted(missing, kind)} gave no goodput")
+    return "; ".join(parts)
