@@ -299,11 +299,33 @@ def test_a_mode_fixes_how_often_is_measured(mode: str, repeats: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["https://h", "http://u:p@h", "http://h/a b", "file:///x", "http://", "h:80"]
+    "url",
+    ["https://", "http://u:p@h", "https://k@h", "http://h/a b", "file:///x", "http://", "h:80"],
 )
-def test_only_a_plain_http_url_is_an_endpoint(url: str) -> None:
+def test_only_an_http_url_without_credentials_is_an_endpoint(url: str) -> None:
     with pytest.raises(SpecError):
         small_spec(endpoint__start="attach", endpoint__url=url)
+
+
+@pytest.mark.parametrize("url", ["http://h", "https://h", "https://h:8443/base"])
+def test_an_endpoint_is_http_or_https(url: str) -> None:
+    assert small_spec(endpoint__start="attach", endpoint__url=url).endpoint.url == url
+
+
+def test_a_variable_that_is_not_named_is_not_written_so_older_signed_specs_keep_their_bytes() -> (
+    None
+):
+    assert "api_key_variable" not in small_spec().to_json()["endpoint"]
+    named = small_spec(endpoint__api_key_variable="ENGINE_KEY")
+    assert named.to_json()["endpoint"]["api_key_variable"] == "ENGINE_KEY"
+    assert parse_spec(named.to_json(), source="test") == named
+
+
+@pytest.mark.parametrize("text", ["sk-abcdefghijklmnopqr", "hf_abcdefghijklmnopqr", "0a1b2c3d", ""])
+def test_a_key_in_place_of_the_name_of_its_variable_is_refused_and_not_repeated(text: str) -> None:
+    with pytest.raises(SpecError, match="name of an environment variable") as caught:
+        small_spec(endpoint__api_key_variable=text)
+    assert not text or text not in str(caught.value)
 
 
 def test_a_spec_that_is_not_there_is_an_input_error(tmp_path: Path) -> None:

@@ -300,9 +300,12 @@ def add_key(
 def init(
     url: Annotated[str, typer.Option(help="Base URL of a running engine.")],
     out: Annotated[Path, typer.Option(help="The spec file to write.")] = Path("new.spec.yaml"),
+    api_key_variable: Annotated[
+        str | None, typer.Option(help="The environment variable with the engine's API key.")
+    ] = None,
 ) -> None:
     """Write a valid spec from what an endpoint and the boards tell."""
-    typer.echo(init_command.init(url, out, _ask))
+    typer.echo(init_command.init(url, out, _ask, api_key_variable=api_key_variable))
 
 
 def _ask(question: str) -> str:

@@ -12,7 +12,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import AfterValidator, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 
 from tokenwatt_site.canonical import (
     JsonValue,
@@ -216,14 +223,24 @@ class Setup(Model):
         return self.accelerator.model.upper() == "CPU"
 
 
+def _variable_name(text: str) -> str:
+    # A key put here by mistake would be published, so what is no plain name is not shown either.
+    if not re.fullmatch(r"[A-Z][A-Z0-9_]{0,99}", text):
+        raise ValueError("the name of an environment variable (A-Z, 0-9, _), not the secret in it")
+    return no_secret(text)
+
+
 class Endpoint(Model):
-    """Where the engine answers. Not identity: a port does not change a result."""
+    """Where the engine answers. Not identity: a port does not change a result.
+
+    `api_key_variable` names the environment variable with the key; the key is in no file.
+    """
 
     start: Literal["launch", "attach"]
     url: (
         Annotated[
             str,
-            Field(pattern=r"^http://[^\s/@]+(/[^\s@]*)?$", max_length=300),
+            Field(pattern=r"^https?://[^\s/@]+(/[^\s@]*)?$", max_length=300),
             AfterValidator(no_secret),
         ]
         | None
@@ -232,6 +249,17 @@ class Endpoint(Model):
     model: Line
     vocabulary: Annotated[int, Field(ge=1000, le=10_000_000)]
     ready_timeout_s: Annotated[int, Field(ge=1, le=7200)] = 600
+    api_key_variable: Annotated[str, AfterValidator(_variable_name)] | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_absent_variable(
+        self, serialise: SerializerFunctionWrapHandler
+    ) -> dict[str, JsonValue]:
+        # The field is younger than the first signed files, whose bytes must not change.
+        value: dict[str, JsonValue] = serialise(self)
+        if self.api_key_variable is None:
+            del value["api_key_variable"]
+        return value
 
     @model_validator(mode="after")
     def _url_when_attached(self) -> Endpoint:

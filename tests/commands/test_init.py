@@ -184,7 +184,7 @@ def test_no_engine_is_said_before_anything_is_asked(tmp_path: Path) -> None:
     [
         (StubEngine(get={"/v1/models": HTML}), "", "HTTP 200, text/html"),
         (StubEngine(get={"/v1/models": (302, {"Location": "/login"}, b"")}), "", "HTTP 302"),
-        (StubEngine(get={"/v1/models": (401, {}, b"{}")}), "", "not supported yet"),
+        (StubEngine(get={"/v1/models": (401, {}, b"{}")}), "", "endpoint.api_key_variable"),
         (StubEngine(get={"/v1/models": (200, {}, b"[" * 100_000)}), "", "lists no model"),
         (StubEngine(get=VLLM), "/v1", "Give the base without /v1: http://127.0.0.1"),
         (StubEngine(get=VLLM), "/v1/", "Give the base without /v1: http://127.0.0.1"),
@@ -213,6 +213,32 @@ def test_d6_an_address_that_cannot_be_asked_is_refused_without_its_secrets(
 
     assert "127.0.0.1" in str(caught.value)
     assert "hunter2" not in str(caught.value)
+
+
+def test_of_an_engine_with_a_key_the_spec_holds_the_name_of_its_variable_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENGINE_KEY", "k3y-0123456789abcdef")
+    out = tmp_path / "x.yaml"
+    with serving(StubEngine(get=VLLM, key="k3y-0123456789abcdef")) as url:
+        init(url, out, Answers(), no_nvml, api_key_variable="ENGINE_KEY")
+
+    assert load_spec(out).endpoint.api_key_variable == "ENGINE_KEY"
+    assert "k3y" not in out.read_text("utf-8")
+
+
+def test_a_key_that_is_not_in_the_environment_is_asked_for_by_the_name_of_its_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ENGINE_KEY", raising=False)
+    with pytest.raises(UsageError, match="environment variable ENGINE_KEY"):
+        init(
+            "http://127.0.0.1:9",
+            tmp_path / "x.yaml",
+            Answers(),
+            no_nvml,
+            api_key_variable="ENGINE_KEY",
+        )
 
 
 @contextmanager

@@ -72,7 +72,8 @@ class StubEngine:
     """What the engine says. `usage` makes the usage of a request; None: it says none.
 
     `raw` holds answers by the path of a GET or the number of a POST, from 1; they go before all
-    others. `at_once`: all tokens come in one event.
+    others. `at_once`: all tokens come in one event. `key`: what a request must bring; one that
+    brings another gets it back in the error, as some engines do.
     """
 
     get: dict[str, Answer] = field(default_factory=dict)
@@ -81,6 +82,7 @@ class StubEngine:
     status: int = 200
     error_event: dict[str, Any] | None = None
     at_once: bool = False
+    key: str | None = None
     raw: dict[str | int, Raw] = field(default_factory=dict)
     bodies: list[dict[str, Any]] = field(default_factory=list)
 
@@ -110,7 +112,21 @@ class _Handler(BaseHTTPRequestHandler):
     def version_string(self) -> str:
         return "stub"
 
+    def _refuses(self) -> bool:
+        key, told = self.server.engine.key, self.headers.get("Authorization", "no key")
+        if key is None or told == f"Bearer {key}":
+            return False
+        text = json.dumps({"error": {"message": f"wrong: {told}"}}).encode()
+        self.send_response_only(401)
+        self.send_header("Content-Type", f"application/json; wrong={told}")
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+        return True
+
     def do_GET(self) -> None:
+        if self._refuses():
+            return
         engine = self.server.engine
         if raw := engine.raw.get(self.path):
             self._send_raw(raw)
@@ -126,6 +142,8 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         engine = self.server.engine
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self._refuses():
+            return
         engine.bodies.append(body)
         if raw := engine.raw.get(len(engine.bodies)):
             self._send_raw(raw)

@@ -12,14 +12,17 @@ from typing import Any
 
 import pytest
 
+from tests.support.tls import Authority, tls_before
 from tokenwatt_site.errors import UsageError
 from tokenwatt_site.evidence import RequestRecord, Status
+from tokenwatt_site.measure import client as client_module
 from tokenwatt_site.measure import connection as connection_module
 from tokenwatt_site.measure.client import Offered, PlannedRequest, Target, offer
 from tokenwatt_site.simulate.script import Script, named
 from tokenwatt_site.simulate.server import ScriptOf, Served, SimulatedServer
 
 MS = 1_000_000
+KEY = "k3y-0123456789abcdef"
 QUICK = Script(ttft_ms=4, interval_ms=2)
 
 
@@ -53,16 +56,19 @@ def send(
     *,
     api: Any = "completions",
     timeout_ms: int = 5_000,
+    idle_timeout_ms: int = 5_000,
+    key: str | None = None,
     watch: Callable[[int, Sequence[RequestRecord]], bool] = never,
 ) -> Offered:
     return offer(
         plan,
-        Target.from_url(url, api),
+        Target.from_url(url, api, key),
         repeat=2,
         trial=7,
         request_timeout_ns=timeout_ms * MS,
         watch=watch,
         watch_every_ns=MS,
+        idle_timeout_ns=idle_timeout_ms * MS,
     )
 
 
@@ -265,6 +271,25 @@ def test_a15_a_half_open_stream_ends_at_its_deadline(script: str, events: int) -
         assert record.end_ns >= record.due_ns + 120 * MS
 
 
+def test_a15_an_answer_that_stops_half_way_ends_at_the_idle_deadline() -> None:
+    offered, _ = serve("hang:2", planned([0, 10]), idle_timeout_ms=60)
+    assert statuses(offered) == [Status.TIMED_OUT] * 2
+    assert offered.errors == ("2 x the answer stopped for 0.06 s",)
+    assert [record.events for record in offered.records] == [2, 2]
+    assert all(record.end_ns < 4_000 * MS for record in offered.records)
+
+
+def test_a_request_that_waits_for_its_first_byte_is_not_idle() -> None:
+    offered, _ = serve("hang:-1", planned([0]), timeout_ms=200, idle_timeout_ms=20)
+    assert offered.errors == ("1 x no end within 0.2 s",)
+
+
+def test_an_answer_whose_events_keep_coming_is_not_idle() -> None:
+    script = Script(ttft_ms=4, interval_ms=15)
+    offered, _ = serve(script, planned([0], 20), idle_timeout_ms=200)
+    assert statuses(offered) == [Status.OK]
+
+
 def test_nobody_listening_is_a_disconnection_with_a_message() -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         url = f"http://127.0.0.1:{closed.getsockname()[1]}"
@@ -364,7 +389,7 @@ def test_a_connection_on_which_bytes_come_unasked_is_not_used() -> None:
     with scripted_socket(answers) as url:
         offered = send(planned([100]), url)
     assert statuses(offered) == [Status.NO_USAGE]
-    assert offered.connects == 2
+    assert offered.connects == 3  # that one, the one used, and one ahead
 
 
 def test_a_kept_connection_that_the_server_closed_is_dialled_again_once() -> None:
@@ -390,6 +415,164 @@ def test_a_connection_that_is_closed_twice_is_a_disconnection() -> None:
         offered = send(planned([0]), url)
     assert statuses(offered) == [Status.DISCONNECTED]
     assert offered.redials == 1
+
+
+# TLS and keys.
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("tls"))
+
+
+@contextmanager
+def secure_server(
+    script: str, authority: Authority, host: str = "127.0.0.1", *, polite: bool = True
+) -> Iterator[tuple[SimulatedServer, str]]:
+    with (
+        SimulatedServer(named(script, QUICK)) as server,
+        tls_before(server.url, authority.server_context(host), polite=polite) as url,
+    ):
+        yield server, url
+
+
+@pytest.fixture
+def trusted(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> Authority:
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
+    return authority
+
+
+def test_over_tls_the_stamps_are_the_kernels_and_what_is_seen_is_what_happened(
+    trusted: Authority,
+) -> None:
+    with secure_server("", trusted) as (server, url):
+        offered = send(planned([0, 3, 5, 30]), url)
+    assert statuses(offered) == [Status.OK] * 4
+    assert offered.errors == ()
+    assert offered.stamps == ("kernel" if connection_module._KERNEL_STAMPS else "user space")
+    truth = sorted(server.log, key=lambda served: served.received.monotonic_ns)
+    for record, served in zip(offered.records, truth, strict=True):
+        first, last = (served.sent[i][0].monotonic_ns - offered.epoch_ns for i in (0, -1))
+        assert (record.sent_ns or 0) <= served.received.monotonic_ns - offered.epoch_ns
+        assert first - 1000 <= (record.first_ns or 0)
+        assert last - 1000 <= (record.last_ns or 0)
+        assert (record.events, record.output_tokens) == (4, 4)
+
+
+@pytest.mark.parametrize("script", ["fragment:1", "close", "no-end-mark,close", "comments"])
+@pytest.mark.parametrize("polite", [True, False])
+def test_over_tls_no_way_of_writing_the_stream_changes_what_is_read(
+    trusted: Authority, script: str, polite: bool
+) -> None:
+    with secure_server(script, trusted, polite=polite) as (_, url):
+        offered = send(planned([0, 1, 30]), url)
+    assert statuses(offered) == [Status.OK] * 3
+    assert [(r.events, r.output_tokens, r.first_tokens) for r in offered.records] == [(4, 4, 1)] * 3
+
+
+def test_a13_over_tls_connections_are_kept_and_their_handshakes_done_ahead(
+    trusted: Authority,
+) -> None:
+    with secure_server("", trusted) as (server, url):
+        offered = send(planned([40 * i for i in range(20)]), url)
+    assert statuses(offered) == [Status.OK] * 20
+    assert server.connections == offered.connects <= 20
+    assert offered.redials == 0
+
+
+def test_over_tls_a_large_request_arrives_whole(trusted: Authority) -> None:
+    large = body() + b" " * (4 << 20)
+    with secure_server("", trusted) as (server, url):
+        offered = send([PlannedRequest(0, 0, large, 3, 4)], url)
+    assert statuses(offered) == [Status.OK]
+    assert server.log[0].body == large
+
+
+def test_a_certificate_that_is_not_trusted_gets_no_request(authority: Authority) -> None:
+    with secure_server("", authority) as (server, url):
+        offered = send(planned([0]), url)
+    assert statuses(offered) == [Status.DISCONNECTED]
+    assert "cannot connect: the certificate is not accepted" in offered.errors[0]
+    assert offered.records[0].sent_ns is None
+    assert server.log == []
+
+
+def test_a_certificate_of_another_host_gets_no_request(trusted: Authority) -> None:
+    with secure_server("", trusted, "other.example") as (server, url):
+        offered = send(planned([0]), url)
+    assert statuses(offered) == [Status.DISCONNECTED]
+    assert server.log == []
+
+
+def test_tls_asked_of_a_server_without_it_is_a_disconnection() -> None:
+    def answers(accepted: socket.socket, _: int) -> None:
+        accepted.recv(65536)
+        accepted.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+        accepted.recv(1)
+
+    with scripted_socket(answers) as url:
+        offered = send(planned([0]), url.replace("http:", "https:"))
+    assert statuses(offered) == [Status.DISCONNECTED]
+    assert "TLS failed: " in offered.errors[0]
+
+
+def test_a_server_that_leaves_in_the_handshake_is_a_disconnection() -> None:
+    def answers(accepted: socket.socket, _: int) -> None:
+        accepted.recv(65536)
+
+    with scripted_socket(answers) as url:
+        offered = send(planned([0]), url.replace("http:", "https:"))
+    assert statuses(offered) == [Status.DISCONNECTED]
+    assert "closed during the TLS handshake" in offered.errors[0]
+
+
+def test_a_server_that_says_nothing_in_the_handshake_is_a_time_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def answers(accepted: socket.socket, _: int) -> None:
+        while accepted.recv(65536):
+            pass
+
+    monkeypatch.setattr(client_module, "_PRECONNECT_NS", 0)
+    with scripted_socket(answers) as url:
+        offered = send(planned([0]), url.replace("http:", "https:"), timeout_ms=100)
+    assert statuses(offered) == [Status.TIMED_OUT]
+    assert offered.records[0].sent_ns is None
+
+
+def test_a_key_is_sent_and_what_repeats_it_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ENGINE_KEY", KEY)
+    heads: list[bytes] = []
+
+    def answers(accepted: socket.socket, _: int) -> None:
+        heads.append(accepted.recv(65536))
+        told = heads[-1].partition(b"Authorization: ")[2].partition(b"\r\n")[0]
+        text = b'{"error": {"message": "wrong: %s"}}' % told
+        accepted.sendall(b"HTTP/1.1 401 No\r\nContent-Length: %d\r\n\r\n%s" % (len(text), text))
+        accepted.recv(1)
+
+    with scripted_socket(answers) as url:
+        offered = send(planned([0]), url, key="ENGINE_KEY")
+    assert b"\r\nAuthorization: Bearer %s\r\n" % KEY.encode() in heads[0]
+    assert offered.errors == ("1 x HTTP 401: wrong: Bearer (key)",)
+    assert KEY not in repr(offered)
+
+
+def test_no_key_is_sent_where_none_is_named() -> None:
+    heads: list[bytes] = []
+
+    def answers(accepted: socket.socket, _: int) -> None:
+        heads.append(accepted.recv(65536))
+
+    with scripted_socket(answers) as url:
+        send(planned([0]), url)
+    assert b"authorization" not in heads[0].lower()
+
+
+def test_a_variable_that_is_not_set_is_a_usage_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ENGINE_KEY", raising=False)
+    with pytest.raises(UsageError, match="ENGINE_KEY"):
+        send(planned([0]), "http://127.0.0.1:9", key="ENGINE_KEY")
 
 
 # Open loop.

@@ -18,15 +18,17 @@ from tokenwatt_site.measure.connection import ClockPair, Connection, Target
         ("http://h:1/", "chat", Target("h", 1, "/v1/chat/completions")),
         ("http://h/base", "chat", Target("h", 80, "/base/v1/chat/completions")),
         ("http://[::1]:8000", "completions", Target("::1", 8000, "/v1/completions")),
+        ("https://h", "chat", Target("h", 443, "/v1/chat/completions", secure=True)),
+        ("https://h:8443/b/", "completions", Target("h", 8443, "/b/v1/completions", secure=True)),
     ],
 )
 def test_a_target_is_read_from_a_base_url(url: str, api: Any, target: Target) -> None:
     assert Target.from_url(url, api) == target
 
 
-@pytest.mark.parametrize("url", ["https://h", "http://", "ftp://h", "http://h:0", "http://h:x"])
-def test_what_is_no_plain_http_url_is_a_usage_error(url: str) -> None:
-    with pytest.raises(UsageError, match="plain HTTP only so far"):
+@pytest.mark.parametrize("url", ["https://", "http://", "ftp://h", "http://h:0", "http://h:x"])
+def test_what_is_no_http_url_is_a_usage_error(url: str) -> None:
+    with pytest.raises(UsageError, match="no address that can be measured"):
         Target.from_url(url, "chat")
 
 
@@ -34,6 +36,18 @@ def test_the_head_names_host_and_path() -> None:
     head = Target("::1", 8000, "/v1/completions").head()
     assert head.startswith(b"POST /v1/completions HTTP/1.1\r\nHost: [::1]:8000\r\n")
     assert head.endswith(b"Content-Length: ")
+
+
+def test_the_head_holds_the_key_and_the_target_only_the_name_of_its_variable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ENGINE_KEY", "k3y-0123456789")
+    target = Target.from_url("https://h", "chat", "ENGINE_KEY")
+    assert b"\r\nAuthorization: Bearer k3y-0123456789\r\n" in target.head()
+    assert "k3y" not in repr(target)
+    monkeypatch.delenv("ENGINE_KEY")
+    with pytest.raises(UsageError, match="ENGINE_KEY"):
+        target.head()
 
 
 def test_the_clocks_differ_by_what_was_read_within_its_error() -> None:

@@ -24,6 +24,7 @@ from tests.measure.stub_engine import (
     serving,
     trickling,
 )
+from tests.support.tls import Authority, tls_before
 from tokenwatt_site.errors import EngineError, Problem, UsageError
 from tokenwatt_site.measure.control import MAX_BYTES, Answer, request, require_address
 from tokenwatt_site.measure.engine import free_port
@@ -123,6 +124,56 @@ def test_a_reset_connection_is_an_answer_that_broke_off() -> None:
         request(url, deadline_s=30)
 
 
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("tls"))
+
+
+def test_over_tls_an_engine_answers_where_its_authority_is_trusted(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
+    with (
+        serving(StubEngine(get={"/x": as_json({"a": 1})})) as plain,
+        tls_before(plain, authority.server_context()) as url,
+    ):
+        assert request(f"{url}/x", deadline_s=30).body == b'{"a": 1}'
+
+
+def test_a_certificate_of_a_stranger_or_for_another_host_is_not_accepted(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(StubEngine(get={"/x": as_json({})})) as plain:
+        with (
+            tls_before(plain, authority.server_context()) as url,
+            pytest.raises(EngineError, match=r"certificate is not accepted.*SSL_CERT_FILE"),
+        ):
+            request(f"{url}/x", deadline_s=30)
+        monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
+        with (
+            tls_before(plain, authority.server_context("other.example")) as url,
+            pytest.raises(EngineError, match="certificate is not accepted: IP address mismatch"),
+        ):
+            request(f"{url}/x", deadline_s=30)
+
+
+def test_tls_asked_of_a_server_without_it_is_said() -> None:
+    with serving(StubEngine()) as url, pytest.raises(EngineError, match="TLS failed: "):
+        request(url.replace("http:", "https:") + "/x", deadline_s=30)
+
+
+def test_over_tls_an_answer_that_does_not_end_is_cut_off_too(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
+    with (
+        serving(StubEngine(raw={"/x": trickling(HEAD + b"\r\n")})) as plain,
+        tls_before(plain, authority.server_context()) as url,
+        pytest.raises(EngineError, match=r"did not end within 0\.3 s"),
+    ):
+        request(f"{url}/x", deadline_s=0.3)
+
+
 @contextmanager
 def _resetting() -> Iterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -145,8 +196,8 @@ def _resetting() -> Iterator[str]:
         ("http://engine:99999", "port"),
         ("http://engine:0", "port"),
         ("http://engine:-1", "port"),
-        ("https://engine", "plain HTTP"),
-        ("engine:8000", "plain HTTP"),
+        ("ftp://engine", "neither http nor https"),
+        ("engine:8000", "neither http nor https"),
         ("http:///x", "no host"),
         ("http://engine?x=1", "query"),
         ("http://engine#x", "query"),
@@ -154,7 +205,7 @@ def _resetting() -> Iterator[str]:
         ("http://a..b", "no address"),
         ("http://" + "a" * 64, "no address"),
         ("http://[::1", "no address"),
-        ("", "plain HTTP"),
+        ("", "neither http nor https"),
     ],
 )
 def test_an_address_that_cannot_be_asked_is_a_mistake_of_the_user(url: str, what: str) -> None:
@@ -186,9 +237,10 @@ def test_d6_credentials_in_an_address_are_refused_and_not_repeated(url: str) -> 
 
 
 @pytest.mark.parametrize(
-    "url", ["http://engine", "http://127.0.0.1:65535", "http://[::1]:8000", "http://e/base"]
+    "url",
+    ["http://engine", "http://127.0.0.1:65535", "http://[::1]:8000", "http://e/base", "https://e"],
 )
-def test_an_address_of_plain_http_is_accepted(url: str) -> None:
+def test_an_address_of_http_or_https_is_accepted(url: str) -> None:
     require_address(url)
 
 

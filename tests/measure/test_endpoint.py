@@ -18,12 +18,14 @@ from tests.measure.stub_engine import (
     serving,
     trickling,
 )
+from tests.support.runs import small_spec
 from tokenwatt_site.errors import EngineError, UsageError
 from tokenwatt_site.measure import control, endpoint
-from tokenwatt_site.measure.endpoint import EngineFacts, _llama_build, answers, read_back
+from tokenwatt_site.measure.endpoint import EngineFacts, Prober, _llama_build, answers, read_back
 from tokenwatt_site.measure.endpoint import request_body as body_of
 from tokenwatt_site.measure.engine import free_port
 
+KEY = "k3y-0123456789abcdef"
 LLAMA = {
     "/v1/models": as_json(
         {"data": [{"id": "toy", "aliases": ["toy", "t"], "meta": {"n_vocab": 49152}}]},
@@ -189,8 +191,38 @@ def test_b1_what_lists_no_model_is_no_engine_and_what_it_said_is_told(
     (problem,) = caught.value.problems
     assert (problem.field, problem.found) == ("endpoint.url", f"{told} from {url}/v1/models")
     assert problem.remedy is not None
-    assert ("uthorisation is not supported yet" in problem.remedy) == (models[0] in {401, 403})
+    assert ("endpoint.api_key_variable" in problem.remedy) == (models[0] in {401, 403})
     assert ("base of an engine, without /v1" in problem.remedy) == (models[0] not in {401, 403})
+
+
+def test_an_engine_with_a_key_is_read_back_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ENGINE_KEY", KEY)
+    with serving(StubEngine(get=VLLM, key=KEY)) as url:
+        assert read_back(url, "ENGINE_KEY").name == "vLLM"
+
+
+def test_a_key_that_is_refused_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ENGINE_KEY", KEY)
+    with serving(StubEngine(get=VLLM, key="other")) as url, pytest.raises(EngineError) as caught:
+        read_back(url, "ENGINE_KEY")
+
+    assert "does not take the key in the environment variable ENGINE_KEY" in str(caught.value)
+    assert "wrong=Bearer (key)" in str(caught.value)
+    assert KEY not in str(caught.value)
+
+
+def test_a_probe_brings_the_key_and_does_not_repeat_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ENGINE_KEY", KEY)
+    spec = small_spec(endpoint__api_key_variable="ENGINE_KEY", endpoint__model="toy")
+    engine = StubEngine(key=KEY)
+    with serving(engine) as url:
+        assert Prober(spec, url).ask("one", [1, 2], 3).prompt_tokens == 2
+        engine.key = "other"
+        with pytest.raises(EngineError) as caught:
+            Prober(spec, url).ask("one", [1, 2], 3)
+
+    assert "HTTP 401: wrong: Bearer (key)" in str(caught.value)
+    assert KEY not in str(caught.value)
 
 
 def test_b1_a_base_with_v1_at_its_end_is_told_to_leave_it_out() -> None:

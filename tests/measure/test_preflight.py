@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import resource
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -18,11 +19,16 @@ from tests.measure.stub_engine import (
     trickling,
 )
 from tests.support.runs import small_spec_dict
-from tokenwatt_site.errors import EngineError, ReadBackError
+from tokenwatt_site.errors import EngineError, EnvironmentProblem, ReadBackError
 from tokenwatt_site.evidence import Board
 from tokenwatt_site.measure.endpoint import EngineFacts
 from tokenwatt_site.measure.power import ScriptedMeter
-from tokenwatt_site.measure.preflight import Preflight, compare, preflight
+from tokenwatt_site.measure.preflight import (
+    Preflight,
+    compare,
+    preflight,
+    require_descriptors,
+)
 from tokenwatt_site.spec import Spec, parse_spec
 
 FACTS = EngineFacts("llama.cpp", "b1", "c0ffee", ("toy", "other"), 4096, None, None)
@@ -395,3 +401,66 @@ def test_the_longest_answer_is_left_out_when_it_would_take_minutes(
 
     assert not check(engine).longest_asked
     assert max(body["max_tokens"] for body in engine.bodies) == 64
+
+
+class Limits:
+    """The limit of file descriptors of a process that is not this one."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, soft: int, hard: int) -> None:
+        self.values = (soft, hard)
+        monkeypatch.setattr(resource, "getrlimit", lambda _: self.values)
+        monkeypatch.setattr(resource, "setrlimit", self._set)
+
+    def _set(self, _: int, values: tuple[int, int]) -> None:
+        self.values = values
+
+
+# 8000 requests may be open at once: 8000 + 500 idle + 128 others.
+BUSY = spec(
+    protocol__lead_in=4000,
+    protocol__scored=2000,
+    protocol__tail=2000,
+    protocol__max_rate=1000.0,
+    protocol__request_timeout_s=60.0,
+).protocol
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "left"),
+    [(1024, 20_000, 8628), (1024, 8628, 8628), (1024, resource.RLIM_INFINITY, 8628)]
+    + [(soft, 20_000, soft) for soft in (8628, 20_000, resource.RLIM_INFINITY)],
+)
+def test_the_soft_limit_of_descriptors_is_raised_to_what_the_load_may_need(
+    monkeypatch: pytest.MonkeyPatch, soft: int, hard: int, left: int
+) -> None:
+    limits = Limits(monkeypatch, soft, hard)
+    require_descriptors(BUSY)
+    assert limits.values == (left, hard)
+
+
+def test_a_hard_limit_below_what_the_load_may_need_is_refused_with_both_numbers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    limits = Limits(monkeypatch, 1024, 8627)
+    with pytest.raises(EnvironmentProblem, match=r"limit of 8627 .* 8628, for 8000 requests"):
+        require_descriptors(BUSY)
+    assert limits.values == (1024, 8627)
+
+
+def test_no_more_requests_are_open_at_once_than_come_due_within_their_deadline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    limits = Limits(monkeypatch, 64, 8627)
+    require_descriptors(BUSY.model_copy(update={"max_rate": 2.0}))  # 2/s x 60 s
+    assert limits.values == (120 + 7 + 128, 8627)
+
+
+def test_too_few_descriptors_are_refused_before_the_first_probe(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine = StubEngine()
+    with monkeypatch.context() as patch:
+        Limits(patch, 8, 8)
+        with pytest.raises(EnvironmentProblem, match="file descriptors"):
+            preflight(spec(), "http://127.0.0.1:9", FACTS, ids)
+    assert engine.bodies == []

@@ -5,7 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from tests.measure.stub_engine import StubEngine, as_json, serving
 from tests.support.runs import ToyEngine, small_spec, spec_in_mode
+from tests.support.tls import Authority, tls_before
 from tokenwatt_site import journal as journal_module
 from tokenwatt_site.claims import derive
 from tokenwatt_site.errors import (
@@ -13,6 +15,7 @@ from tokenwatt_site.errors import (
     EnvironmentProblem,
     Interrupted,
     InvalidMeasurement,
+    UsageError,
 )
 from tokenwatt_site.evidence import Board, Status
 from tokenwatt_site.measure import session, workfolder
@@ -87,7 +90,7 @@ def lab(monkeypatch):
     monkeypatch.setattr(session, "launch", lab.engine)
     monkeypatch.setattr(session, "attach", lab.engine)
     monkeypatch.setattr(session, "run_trial", lab.run_trial)
-    monkeypatch.setattr(session, "read_back", lambda _url: facts)
+    monkeypatch.setattr(session, "read_back", lambda *_: facts)
     monkeypatch.setattr(session, "preflight", lambda *_: Preflight(False, 0, 0, True))
     monkeypatch.setattr(session, "open_meter", lambda *_: "this machine has no boards")
     return lab
@@ -312,3 +315,50 @@ def test_c4_failures_stand_in_the_reason_and_in_the_claim(lab, tmp_path):
     assert trial.failures == {"http_error": 85}
     assert "85 http error" in trial.reason
     assert "  85 x HTTP 500" in lab.said
+
+
+def test_without_its_key_a_session_is_not_begun(lab, tmp_path, monkeypatch):
+    monkeypatch.delenv("ENGINE_KEY", raising=False)
+    spec = small_spec(endpoint__api_key_variable="ENGINE_KEY")
+    with pytest.raises(UsageError, match="ENGINE_KEY"):
+        run(lab, spec, tmp_path / "work")
+    assert not (tmp_path / "work").exists()
+    assert lab.launches == 0
+
+
+def test_the_key_is_in_no_file_of_a_session_over_tls_whose_engine_repeats_it(tmp_path, monkeypatch):
+    key = "k3y-0123456789abcdef"
+    authority = Authority(tmp_path)
+    monkeypatch.setenv("ENGINE_KEY", key)
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
+    monkeypatch.setattr(session, "open_meter", lambda *_: "this machine has no boards")
+    engine = StubEngine(
+        get={
+            "/v1/models": as_json({"data": [{"id": "toy-135m", "aliases": [f"m {key}"]}]}),
+            "/metrics": (200, {}, b""),
+        },
+        models=(),
+        key=key,
+    )
+    said = []
+
+    def say(line):
+        said.append(line)
+        if "passed the preflight" in line:
+            engine.key = "another from now on"
+
+    with serving(engine) as plain, tls_before(plain, authority.server_context()) as url:
+        spec = small_spec(
+            endpoint__start="attach",
+            endpoint__url=url,
+            endpoint__api_key_variable="ENGINE_KEY",
+            protocol__start_rate=100.0,
+            protocol__max_rate=400.0,
+        )
+        with pytest.raises(EngineError) as caught:
+            measure(spec, tmp_path / "work", Events(lambda _: None, say))
+    files = [path.read_text("utf-8") for path in (tmp_path / "work").iterdir()]
+    assert any("HTTP 401: wrong: Bearer (key)" in line for line in said)
+    assert any("HTTP 401: wrong: Bearer (key)" in text for text in files)
+    assert any("ENGINE_KEY" in text for text in files)
+    assert key not in "".join([*said, *files, str(caught.value)])

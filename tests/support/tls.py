@@ -114,14 +114,15 @@ def tls_before(url: str, context: ssl.SSLContext, *, polite: bool = True) -> Ite
     threads: list[threading.Thread] = []
 
     def handle(accepted: socket.socket) -> None:
-        with accepted, contextlib.suppress(OSError):
-            with (
-                context.wrap_socket(accepted, server_side=True) as outer,
-                socket.create_connection((parts.hostname, parts.port)) as inner,
-            ):
-                _pump(outer, inner)
-                if polite:
-                    outer.unwrap()
+        with (
+            accepted,
+            contextlib.suppress(OSError),
+            context.wrap_socket(accepted, server_side=True) as outer,
+            socket.create_connection((parts.hostname, parts.port)) as inner,
+        ):
+            _pump(outer, inner)
+            if polite:
+                outer.unwrap()
 
     def accept() -> None:
         with contextlib.suppress(OSError):

@@ -41,7 +41,14 @@ _HEADER = """\
 """
 
 
-def init(url: str, out: Path, ask: Ask, open_nvml: Callable[[], NvmlMeter] = NvmlMeter) -> Path:
+def init(
+    url: str,
+    out: Path,
+    ask: Ask,
+    open_nvml: Callable[[], NvmlMeter] = NvmlMeter,
+    *,
+    api_key_variable: str | None = None,
+) -> Path:
     """Write a valid spec for the engine at `url` to `out`.
 
     Boards are read by NVML only when the engine is on this machine.
@@ -51,22 +58,27 @@ def init(url: str, out: Path, ask: Ask, open_nvml: Callable[[], NvmlMeter] = Nvm
         out: file to write; never overwritten.
         ask: asks the user; called at most MAX_QUESTIONS times.
         open_nvml: opens NVML; a stand-in for tests.
+        api_key_variable: the environment variable with the engine's key; None sends none.
 
     Raises:
-        UsageError: `out` is there already, or `url` is no address that a spec may hold.
+        UsageError: `out` is there already, `url` is no address that a spec may hold, or the
+            variable is not set.
         EngineError: no engine answers at `url`.
         SpecError: an answer that a spec may not hold.
         EnvironmentProblem: `out` cannot be written; then nothing is left.
     """
     _require_absent(out)
     base = url.rstrip("/")
-    facts = read_back(base)
+    facts = read_back(base, api_key_variable)
 
     def question(text: str, default: str) -> str:
         return ask(f"{text} [{default}]:").strip() or default
 
     hardware = _hardware(base, question, open_nvml)
-    spec = parse_spec(_draft(base, facts, hardware, question), source=str(out))
+    draft = _draft(base, facts, hardware, question)
+    if api_key_variable is not None:
+        draft["endpoint"]["api_key_variable"] = api_key_variable
+    spec = parse_spec(draft, source=str(out))
     _write(out, spec)
     return out
 

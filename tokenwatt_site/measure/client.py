@@ -16,9 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import os
 import selectors
-import socket
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
@@ -28,7 +26,9 @@ from typing import Literal, TypeAlias
 from tokenwatt_site.canonical import clean_text
 from tokenwatt_site.evidence import RequestRecord, Status
 from tokenwatt_site.measure.connection import EXHAUSTED, ClockPair, Connection, Target
+from tokenwatt_site.measure.credential import hide
 from tokenwatt_site.measure.exchange import Exchange, PlannedRequest
+from tokenwatt_site.measure.tls import TlsStream, trusted_context
 
 __all__ = ["Offered", "PlannedRequest", "Target", "Watch", "offer"]
 
@@ -37,15 +37,21 @@ Watch: TypeAlias = Callable[[int, Sequence[RequestRecord]], bool]
 # Idle connections: the last one taken is replaced ahead of the next request. Few are kept, and more
 # only where the engine answers many at once, because one that gives a thread to each connection is
 # filled up by idle ones: llama.cpp's server has slots + 4 threads, and 24 idle connections stopped
-# it for its keep-alive time of 5 s (xllamacpp 2026.10.11549).
+# it for its keep-alive time of 5 s (xllamacpp 2026.10.11549). TLS ends in front of an engine, in
+# servers made for thousands; a handshake takes two round trips and a part of this thread's time, so
+# more of them are done ahead, for a burst of requests.
 _PRECONNECTED = 2
 _MOST_IDLE = 3
+_SPARES, _SECURE_SPARES = 1, 16
 _ANSWERING_PER_IDLE = 16
 _PRECONNECT_NS = 2_000_000_000
+_IDLE_TIMEOUT_NS = 120_000_000_000
+_IDLE_CHECKS = 16  # in that time
 _LEAD_NS = 20_000_000  # from the last preparation to time 0 of the trial
 _POLL_NS = 1_000_000
 _NEVER_NS = 1 << 62
 _SLEEP_MARGIN_NS = 60_000  # the kernel's timer slack of 50 us, and a little
+_WATCH_SHARE = 200
 _SLICE_READS = 16  # about 0.1 ms of parsing
 _PARSE_NS = 500_000
 _PARSE_MARGIN_NS = 400_000
@@ -83,6 +89,7 @@ def offer(
     request_timeout_ns: int,
     watch: Watch,
     watch_every_ns: int = 500_000_000,
+    idle_timeout_ns: int = _IDLE_TIMEOUT_NS,
 ) -> Offered:
     """Send `plan` to `target` and return what was seen.
 
@@ -96,12 +103,21 @@ def offer(
             ones of which everything that arrived until their `end_ns` is known. True stops the
             trial. It runs between two requests, so it must be quick.
         watch_every_ns: least time between two calls of `watch`.
+        idle_timeout_ns: how long an answer that has begun may be silent; then as above. Before
+            its first byte a request may wait in the engine's queue for as long as it takes.
 
     Raises:
-        UsageError: the host has no address.
+        UsageError: the host has no address, or the variable of the key is not set.
         KeyboardInterrupt: as it came; every connection is closed.
     """
-    state = _Trial(plan, target, repeat=repeat, trial=trial, timeout_ns=request_timeout_ns)
+    state = _Trial(
+        plan,
+        target,
+        repeat=repeat,
+        trial=trial,
+        timeout_ns=request_timeout_ns,
+        idle_timeout_ns=idle_timeout_ns,
+    )
     collecting = gc.isenabled()
     gc.disable()  # a collection stops the reader for milliseconds
     try:
@@ -123,15 +139,21 @@ class _Trial:
         repeat: int,
         trial: int,
         timeout_ns: int,
+        idle_timeout_ns: int,
     ) -> None:
         self._plan = sorted(plan, key=lambda planned: planned.due_ns)
         self._repeat, self._trial = repeat, trial
-        self._timeout_ns = timeout_ns
+        self._timeout_ns, self._idle_timeout_ns = timeout_ns, idle_timeout_ns
+        self._idle_check_ns = 0
         self._family, self._address = target.resolve()
-        self._head = target.head()
+        self._head, self._host = target.head(), target.host
+        self._key_variable = target.api_key_variable
+        self._context = trusted_context() if target.secure else None
+        self._spares = _SECURE_SPARES if target.secure else _SPARES
         self._selector = selectors.DefaultSelector()
         self._connections: set[Connection] = set()
         self._idle: list[Connection] = []
+        self._opening = self._dialling = 0  # connecting: to be idle, or with a request
         self._exchanges: list[Exchange] = []
         self._open: deque[Exchange] = deque()  # by deadline; ended ones leave when they lead
         self._carriers: dict[Exchange, Connection] = {}
@@ -194,9 +216,10 @@ class _Trial:
                 records = [e.snapshot(self._repeat, self._trial, now) for e in self._exchanges]
                 if watch(now, records):
                     return True
-                watch_ns = now + watch_every_ns
                 watch_took_ns = self._now() - now
-            parse_until_ns = min(now + _PARSE_NS, self._next_ns - _PARSE_MARGIN_NS)
+                # Requests that come due while it runs go late: at most one in _WATCH_SHARE.
+                watch_ns = now + max(watch_every_ns, _WATCH_SHARE * watch_took_ns)
+            parse_until_ns = min(self._now() + _PARSE_NS, self._next_ns - _PARSE_MARGIN_NS)
             while self._backlog and self._now() < parse_until_ns:
                 self._parse_slice()
             self._poll()
@@ -207,8 +230,9 @@ class _Trial:
         timeout_s = 0.0
         if until_due_ns > _POLL_NS + 2 * _SLEEP_MARGIN_NS:
             timeout_s = _POLL_NS / 1e9
-        elif until_due_ns > 2 * _SLEEP_MARGIN_NS:
-            # Polls round up to milliseconds. Kernel stamps do not suffer from the nap.
+        elif until_due_ns > 2 * _SLEEP_MARGIN_NS and not self._dialling:
+            # Polls round up to milliseconds. Kernel stamps do not suffer from the nap; a request
+            # that waits for its connection would.
             time.sleep((until_due_ns - _SLEEP_MARGIN_NS) / 1e9)
         events = self._selector.select(timeout_s)
         polled_ns = self._now()
@@ -233,16 +257,21 @@ class _Trial:
     # Connections.
 
     def _preconnect(self) -> None:
-        for _ in range(min(_PRECONNECTED, len(self._plan))):
-            with contextlib.suppress(OSError):  # the requests themselves will tell
-                self._connect()
+        for _ in range(min(max(_PRECONNECTED, self._spares), len(self._plan))):
+            self._open_spare()
         deadline_ns = time.monotonic_ns() + _PRECONNECT_NS
         while any(c.connecting for c in self._connections) and time.monotonic_ns() < deadline_ns:
             for key, mask in self._selector.select(0.05):
                 self._ready(key.data, mask)
 
+    def _open_spare(self) -> None:
+        with contextlib.suppress(OSError):  # the request that needs one will tell
+            self._connect()
+            self._opening += 1
+
     def _connect(self) -> Connection:
-        connection = Connection(self._family, self._address)
+        tls = None if self._context is None else TlsStream(self._context, self._host)
+        connection = Connection(self._family, self._address, tls)
         self._selector.register(connection.sock, connection.mask, connection)
         self._connections.add(connection)
         self._connects += 1
@@ -250,13 +279,23 @@ class _Trial:
 
     def _drop(self, connection: Connection) -> None:
         self._connections.discard(connection)
+        if connection.connecting:
+            self._no_longer_connecting(connection)
         if connection in self._idle:
             self._idle.remove(connection)
         self._selector.unregister(connection.sock)
         connection.sock.close()
 
+    def _no_longer_connecting(self, connection: Connection) -> None:
+        if connection.exchange is None:
+            self._opening -= 1
+        else:
+            self._dialling -= 1
+
     def _wants_idle(self) -> bool:
-        return len(self._idle) < max(_MOST_IDLE, self._answering // _ANSWERING_PER_IDLE)
+        # Above the spares, so that a connection that comes back was not replaced for nothing.
+        most = max(_MOST_IDLE, 2 * self._spares, self._answering // _ANSWERING_PER_IDLE)
+        return len(self._idle) < most
 
     def _await(self, connection: Connection) -> None:
         mask = selectors.EVENT_READ | (selectors.EVENT_WRITE if connection.unsent else 0)
@@ -274,15 +313,19 @@ class _Trial:
             self._receive(connection)
 
     def _connected(self, connection: Connection) -> None:
-        code = connection.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         exchange = connection.exchange
-        if code:
+        try:
+            connection.advance()
+        except OSError as error:
             self._drop(connection)
             if exchange is not None:
-                why = f"cannot connect: {os.strerror(code)}"
+                why = f"cannot connect: {error.strerror}"
                 self._end(exchange, Status.DISCONNECTED, self._now(), why)
             return
-        connection.connecting = False
+        if connection.connecting:
+            self._await(connection)
+            return
+        self._no_longer_connecting(connection)
         if exchange is not None:
             self._send(connection, exchange)
         elif self._wants_idle():
@@ -298,15 +341,14 @@ class _Trial:
         self._exchanges.append(exchange)
         self._open.append(exchange)
         self._active += 1
-        if not self._idle:
+        if self._idle:
+            connection = self._idle.pop()
+            connection.kept = True
+            self._carry(connection, exchange)
+        else:
             self._dial(exchange)
-            return
-        connection = self._idle.pop()
-        connection.kept = True
-        self._carry(connection, exchange)
-        if not self._idle:
-            with contextlib.suppress(OSError):  # for the next one; which will tell
-                self._connect()
+        if len(self._idle) + self._opening < self._spares:
+            self._open_spare()
 
     def _dial(self, exchange: Exchange) -> None:
         try:
@@ -316,13 +358,14 @@ class _Trial:
             fate = Status.NOT_SENT if ours else Status.DISCONNECTED
             self._end(exchange, fate, self._now(), f"cannot connect: {error.strerror}")
         else:
+            self._dialling += 1
             self._carry(connection, exchange)
 
     def _carry(self, connection: Connection, exchange: Exchange) -> None:
         connection.exchange = exchange
         self._carriers[exchange] = connection
         body = exchange.planned.body
-        connection.unsent = memoryview(b"%s%d\r\n\r\n%s" % (self._head, len(body), body))
+        connection.put(b"%s%d\r\n\r\n%s" % (self._head, len(body), body))
         if not connection.connecting:
             self._send(connection, exchange)
 
@@ -342,30 +385,47 @@ class _Trial:
             return
         now = self._now()
         exchange = connection.exchange
-        if not data:
+        if exchange is None:
+            if data or connection.ended:
+                self._drop(connection)  # closed, or bytes nobody asked for
+            return
+        connection.heard_ns = now
+        if data:
+            self._take(connection, exchange, data, (now, real_ns))
+        if connection.ended and exchange.fate is None:
             self._closed(connection, "the engine closed the connection before the end")
-        elif exchange is None:
-            self._drop(connection)  # bytes nobody asked for
+
+    def _take(
+        self,
+        connection: Connection,
+        exchange: Exchange,
+        data: bytes,
+        stamps: tuple[int, int | None],
+    ) -> None:
+        """Store a read with its stamps: ours, and the kernel's where there is one."""
+        now, real_ns = stamps
+        stamp_ns, exact_ns = now, now - self._polled_ns
+        if real_ns is not None:
+            stamp_ns = min(now, real_ns - self._clock.offset_ns - self._epoch_ns)
+            exact_ns = self._clock.error_ns
+            self._kernel_reads += 1
         else:
-            stamp_ns, exact_ns = now, now - self._polled_ns
-            if real_ns is not None:
-                stamp_ns = min(now, real_ns - self._clock.offset_ns - self._epoch_ns)
-                exact_ns = self._clock.error_ns
-                self._kernel_reads += 1
-            else:
-                self._user_reads += 1
-            merged_ns = max(exact_ns, stamp_ns - self._polled_ns)
-            if not exchange.answered:
-                self._answering += 1
-            over = exchange.take(stamp_ns, exact_ns, merged_ns, data)
-            if over:
-                self._complete(connection, exchange, stamp_ns)
-            elif not exchange.queued:
-                self._queue(exchange)
+            self._user_reads += 1
+        merged_ns = max(exact_ns, stamp_ns - self._polled_ns)
+        if not exchange.answered:
+            self._answering += 1
+        if exchange.take(stamp_ns, exact_ns, merged_ns, data):
+            self._complete(connection, exchange, stamp_ns)
+        elif not exchange.queued:
+            self._queue(exchange)
 
     def _complete(self, connection: Connection, exchange: Exchange, stamp_ns: int) -> None:
         framing = exchange.framing
-        reusable = framing.keep_alive and not connection.unsent and self._wants_idle()
+        reusable = (
+            framing.keep_alive
+            and not (connection.unsent or connection.ended)
+            and self._wants_idle()
+        )
         fate = Status.STREAM_ERROR if framing.error else Status.OK
         self._end(exchange, fate, stamp_ns, framing.error or "", keep=reusable)
         if reusable:
@@ -392,10 +452,18 @@ class _Trial:
             exchange = self._open[0]
             if exchange.fate is None:
                 if exchange.planned.due_ns + self._timeout_ns > now:
-                    return
+                    break
                 why = f"no end within {self._timeout_ns / 1e9:g} s"
                 self._end(exchange, Status.TIMED_OUT, now, why)
             self._open.popleft()
+        if now < self._idle_check_ns:
+            return
+        self._idle_check_ns = now + self._idle_timeout_ns // _IDLE_CHECKS
+        silent_since_ns = now - self._idle_timeout_ns
+        for exchange, connection in tuple(self._carriers.items()):
+            if exchange.answered and connection.heard_ns < silent_since_ns:
+                why = f"the answer stopped for {self._idle_timeout_ns / 1e9:g} s"
+                self._end(exchange, Status.TIMED_OUT, now, why)
 
     def _end(
         self,
@@ -430,7 +498,7 @@ class _Trial:
         if exchange.fate is not None:
             message = exchange.conclude(self._repeat, self._trial)
             if message:
-                self._messages[clean_text(message)] += 1
+                self._messages[clean_text(hide(message, self._key_variable))] += 1
 
     def _check_clock(self) -> None:
         step_ns = abs(ClockPair.read().offset_ns - self._clock.offset_ns)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import selectors
 import socket
+import ssl
 import struct
 import sys
 import time
@@ -14,7 +16,9 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from tokenwatt_site.errors import Problem, UsageError
+from tokenwatt_site.measure.credential import authorisation
 from tokenwatt_site.measure.exchange import Exchange
+from tokenwatt_site.measure.tls import TlsStream, failure_text
 
 _KERNEL_STAMPS = sys.platform == "linux"
 _SO_TIMESTAMPNS = 35  # asm-generic/socket.h; Python has no name for it
@@ -22,6 +26,8 @@ _TIMESPEC = struct.Struct("@ll")
 _ANCILLARY_BYTES = 64
 _READ_BYTES = 64 << 10
 _PROBE_S = 2.0
+
+_DEFAULT_PORTS = {"http": 80, "https": 443}
 
 EXHAUSTED = frozenset(
     {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL}
@@ -31,36 +37,52 @@ EXHAUSTED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where requests go, in plain HTTP."""
+    """Where requests go.
+
+    Attributes:
+        host: name or address.
+        port: TCP port.
+        path: of the API, from the root.
+        secure: whether over TLS.
+        api_key_variable: the environment variable that holds the key; None sends no key.
+    """
 
     host: str
     port: int
     path: str
+    secure: bool = False
+    api_key_variable: str | None = None
 
     @classmethod
-    def from_url(cls, base_url: str, api: Literal["completions", "chat"]) -> Target:
+    def from_url(
+        cls,
+        base_url: str,
+        api: Literal["completions", "chat"],
+        api_key_variable: str | None = None,
+    ) -> Target:
         """Read a base URL, which is without `/v1`.
 
         Raises:
-            UsageError: it is not http, or has no host.
+            UsageError: it is neither http nor https, or has no host.
         """
         try:
             parts = urlsplit(base_url)
-            host, port = parts.hostname, 80 if parts.port is None else parts.port
+            default = _DEFAULT_PORTS.get(parts.scheme)
+            host, port = parts.hostname, default if parts.port is None else parts.port
         except ValueError:
-            host, port = None, 0
-        if not host or not port or parts.scheme != "http":
+            host, port = None, None
+        if not host or not port or parts.scheme not in _DEFAULT_PORTS:
             raise UsageError(
                 Problem(
-                    "cannot be measured: the client speaks plain HTTP only so far",
+                    "is no address that can be measured",
                     field="endpoint.url",
                     found=base_url,
-                    expected="http://host:port",
+                    expected="http://host:port or https://host:port",
                 )
             )
         base = parts.path.rstrip("/")
         path = "/v1/chat/completions" if api == "chat" else "/v1/completions"
-        return cls(host, port, base + path)
+        return cls(host, port, base + path, parts.scheme == "https", api_key_variable)
 
     def resolve(self) -> tuple[int, Any]:
         """Return the family and address that sockets take: the first that accepts a connection.
@@ -84,11 +106,17 @@ class Target:
         return found[0][0], found[0][4]
 
     def head(self) -> bytes:
-        """Return the head of every request, up to the number of its content length."""
+        """Return the head of every request, up to the number of its content length.
+
+        Raises:
+            UsageError: the variable of the key is not set.
+        """
         host = f"[{self.host}]" if ":" in self.host else self.host
+        key = authorisation(self.api_key_variable)
         return (
             f"POST {self.path} HTTP/1.1\r\nHost: {host}:{self.port}\r\n"
-            "Content-Type: application/json\r\nAccept: text/event-stream\r\n"
+            + (f"Authorization: {key}\r\n" if key else "")
+            + "Content-Type: application/json\r\nAccept: text/event-stream\r\n"
             "User-Agent: tokenwatt-site\r\nContent-Length: "
         ).encode()
 
@@ -118,14 +146,29 @@ class Connection:
     """A socket and what it does now: connecting, idle, or carrying an exchange.
 
     Attributes:
-        mask: the selector events it waits for.
+        connecting: no request can be sent yet; over TLS until the end of the handshake.
+        ended: the engine has closed its side.
+        heard_ns: when something of its exchange last came, as the client counts time.
         kept: it was open before its exchange, so the server may have closed it meanwhile.
-        unsent: what is left of the request.
+        mask: the selector events it waits for.
+        unsent: what is left to send of what was put.
     """
 
-    __slots__ = ("connecting", "exchange", "kept", "mask", "sock", "unsent")
+    __slots__ = (
+        "_dialled",
+        "_request",
+        "_tls",
+        "connecting",
+        "ended",
+        "exchange",
+        "heard_ns",
+        "kept",
+        "mask",
+        "sock",
+        "unsent",
+    )
 
-    def __init__(self, family: int, address: object) -> None:
+    def __init__(self, family: int, address: object, tls: TlsStream | None = None) -> None:
         """Start to connect.
 
         Raises:
@@ -133,10 +176,15 @@ class Connection:
         """
         self.sock = socket.socket(family, socket.SOCK_STREAM)
         self.connecting = True
+        self.ended = False
         self.mask = selectors.EVENT_WRITE
         self.exchange: Exchange | None = None
+        self.heard_ns = 0
         self.kept = False
         self.unsent = memoryview(b"")
+        self._dialled = False
+        self._request = b""
+        self._tls = tls
         try:
             self.sock.settimeout(0)
             self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -148,8 +196,47 @@ class Connection:
             self.sock.close()
             raise
 
+    def advance(self) -> None:
+        """Go on connecting, as far as that goes without waiting.
+
+        Raises:
+            OSError: nobody there, lost, or TLS failed; `strerror` says why.
+        """
+        if not self._dialled:
+            if code := self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+                raise OSError(code, os.strerror(code))
+            self._dialled = True
+            if self._tls is not None:
+                self._handshake(self._tls, b"")
+        elif self._tls is not None:
+            self.send()
+            with contextlib.suppress(BlockingIOError):
+                received = self.sock.recv(_READ_BYTES)
+                if not received:
+                    raise OSError(errno.ECONNRESET, "closed during the TLS handshake")
+                self._handshake(self._tls, received)
+        self.connecting = self._tls is not None and not self._tls.ready
+
+    def _handshake(self, tls: TlsStream, received: bytes) -> None:
+        try:
+            tls.handshake(received)
+        except ssl.SSLError as error:
+            raise OSError(errno.EPROTO, failure_text(error)) from error
+        self._put_raw(tls.outgoing())
+        self.send()
+
+    def put(self, request: bytes) -> None:
+        """Take what is to be sent, once `connecting` is over."""
+        self._request = request
+
+    def _put_raw(self, data: bytes) -> None:
+        self.unsent = memoryview(bytes(self.unsent) + data) if self.unsent else memoryview(data)
+
     def send(self) -> None:
         """Send what the kernel takes of `unsent`."""
+        if self._request and not self.connecting:
+            request, self._request = self._request, b""
+            self._put_raw(request if self._tls is None else self._tls.encrypt(request))
         try:
             while self.unsent:
                 self.unsent = self.unsent[self.sock.send(self.unsent) :]
@@ -162,14 +249,32 @@ class Connection:
     def receive(self) -> tuple[bytes, int | None]:
         """Read once; return the bytes and the kernel's CLOCK_REALTIME stamp of the newest, in ns.
 
+        Of TLS the bytes are those of the records that this read made whole, which may be none.
+        Sets `ended` when nothing will follow.
+
         Raises:
             BlockingIOError: nothing is there.
             OSError: the connection is lost.
         """
         if not _KERNEL_STAMPS:
-            return self.sock.recv(_READ_BYTES), None
+            return self._decrypted(self.sock.recv(_READ_BYTES)), None
         data, ancillary, _, _ = self.sock.recvmsg(_READ_BYTES, _ANCILLARY_BYTES)
+        data = self._decrypted(data)
         if not ancillary or len(ancillary[0][2]) < _TIMESPEC.size:
             return data, None
         seconds, nanoseconds = _TIMESPEC.unpack_from(ancillary[0][2])
         return data, seconds * 1_000_000_000 + nanoseconds
+
+    def _decrypted(self, data: bytes) -> bytes:
+        if not data:
+            self.ended = True
+        elif self._tls is not None:
+            try:
+                data = self._tls.decrypt(data)
+            except ssl.SSLError as error:
+                raise OSError(errno.EPROTO, failure_text(error)) from error
+            self.ended = self._tls.ended
+            if answer := self._tls.outgoing():  # to a change of keys
+                self._put_raw(answer)
+                self.send()
+        return data

@@ -8,6 +8,7 @@ uncompressed and never unpacked, so the cap holds for them too.
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ import httpx2
 
 from tokenwatt_site.canonical import clean_text
 from tokenwatt_site.errors import EngineError, Problem, UsageError
+from tokenwatt_site.measure.credential import authorisation, hide
+from tokenwatt_site.measure.tls import failure_text, trusted_context
 
 MAX_BYTES = 4 << 20
 
@@ -34,7 +37,12 @@ class Answer:
 
 
 def request(
-    url: str, *, deadline_s: float, content: bytes | None = None, max_bytes: int = MAX_BYTES
+    url: str,
+    *,
+    deadline_s: float,
+    content: bytes | None = None,
+    max_bytes: int = MAX_BYTES,
+    api_key_variable: str | None = None,
 ) -> Answer:
     """Send one request on a connection of its own: GET, or POST of JSON where there is content.
 
@@ -43,16 +51,36 @@ def request(
         deadline_s: when the whole answer must be there, counted from now.
         content: the JSON to send.
         max_bytes: how large the answer may be.
+        api_key_variable: the environment variable with the key to send; None sends none. Where
+            the answer repeats the key, it is blotted out.
 
     Raises:
-        EngineError: nobody there, no whole answer in time, one that is too large or compressed, or
-            no HTTP.
+        UsageError: the variable is not set.
+        EngineError: nobody there, or none whose certificate is trusted; no whole answer in time,
+            one that is too large or compressed, or no HTTP.
     """
+    headers = {"accept-encoding": "identity", "content-type": "application/json"}
+    if key := authorisation(api_key_variable):
+        headers["authorization"] = key
     cutter = _Cutter(deadline_s)
     try:
         with cutter:
-            answer = _exchange(url, content, max_bytes, deadline_s, cutter)
+            answer = _exchange(
+                url,
+                content,
+                headers,
+                max_bytes=max_bytes,
+                timeout_s=deadline_s,
+                cutter=cutter,
+            )
     except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+        if not cutter.over and (fault := _tls_fault(error)):
+            raise _engine_error(
+                url,
+                fault,
+                "Trusted are the authorities of the system, or of the file that the environment"
+                " variable SSL_CERT_FILE names.",
+            ) from error
         raise _engine_error(
             url,
             f"no engine answers: {_text(error)}",
@@ -66,11 +94,32 @@ def request(
     else:
         # An answer that ends with its connection looks whole where it was cut.
         if not cutter.over:
-            return answer
+            return _without_key(answer, api_key_variable)
     raise _engine_error(url, f"the answer did not end within {deadline_s:g} s", _SEE_LOG)
 
 
 _SEE_LOG = "Something runs there; its log may say why."
+
+
+def _tls_fault(error: BaseException | None) -> str | None:
+    while error is not None:
+        if isinstance(error, ssl.SSLError):
+            return failure_text(error)
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def _without_key(answer: Answer, api_key_variable: str | None) -> Answer:
+    def clean(text: str) -> str:
+        return hide(text, api_key_variable)
+
+    # Latin-1 gives every byte back as it was.
+    return Answer(
+        answer.status,
+        clean(answer.content_type),
+        clean(answer.server),
+        clean(answer.body.decode("latin-1")).encode("latin-1"),
+    )
 
 
 def require_address(url: str) -> None:
@@ -85,21 +134,24 @@ def require_address(url: str) -> None:
                 fault,
                 field="endpoint.url",
                 found=clean_text(url.rpartition("@")[2]),
-                expected="http://host:port",
+                expected="http://host:port or https://host:port",
             )
         )
 
 
 def _fault(url: str) -> str | None:
     if "@" in url:
-        return "holds credentials, which a spec would publish; authorisation is not supported yet"
+        return (
+            "holds credentials, which a spec would publish;"
+            " endpoint.api_key_variable names an environment variable with the key"
+        )
     try:
         parts = httpx2.URL(url)
         parts.host.encode("idna")  # as the resolver does, which then fails with no OSError
     except (httpx2.InvalidURL, UnicodeError):
         return "is no address"
-    if parts.scheme != "http":
-        return "cannot be measured: the client speaks plain HTTP only so far"
+    if parts.scheme not in {"http", "https"}:
+        return "is neither http nor https"
     if not parts.host:
         return "has no host"
     if parts.port is not None and not 0 < parts.port < 65536:
@@ -129,11 +181,14 @@ class _Cutter:
     def __exit__(self, *_: object) -> None:
         self._timer.cancel()
         self._timer.join()
+        for sock in self._sockets:
+            sock.close()
 
     def watch(self, event: str, info: dict[str, Any]) -> None:
         """Take the events of the request extension `trace`."""
         if event == "connection.connect_tcp.complete":
-            self._sockets.append(info["return_value"].get_extra_info("socket"))
+            # A duplicate: TLS takes the socket itself away, and shutting one shuts both.
+            self._sockets.append(info["return_value"].get_extra_info("socket").dup())
             if self.over:
                 self._cut()
 
@@ -145,13 +200,19 @@ class _Cutter:
 
 
 def _exchange(
-    url: str, content: bytes | None, max_bytes: int, timeout_s: float, cutter: _Cutter
+    url: str,
+    content: bytes | None,
+    asked: dict[str, str],
+    *,
+    max_bytes: int,
+    timeout_s: float,
+    cutter: _Cutter,
 ) -> Answer:
-    # Plain HTTP only, so no certificates: loading them takes longer than most requests.
+    # Where certificates are not needed, loading them takes longer than most requests.
     # A proxy of the environment must not stand between us and the engine.
     with (
         httpx2.Client(
-            verify=False,
+            verify=trusted_context() if url.startswith("https:") else False,
             trust_env=False,
             timeout=httpx2.Timeout(timeout_s, connect=min(_CONNECT_S, timeout_s)),
         ) as client,
@@ -159,7 +220,7 @@ def _exchange(
             "GET" if content is None else "POST",
             url,
             content=content,
-            headers={"accept-encoding": "identity", "content-type": "application/json"},
+            headers=asked,
             extensions={"trace": cutter.watch},
         ) as response,
     ):

@@ -86,20 +86,28 @@ def answers(url: str, models_path: str = "/v1/models") -> bool:
     return status == 200
 
 
-def read_back(url: str) -> EngineFacts:
+def read_back(url: str, api_key_variable: str | None = None) -> EngineFacts:
     """Ask an engine who it is.
 
+    Args:
+        url: its base.
+        api_key_variable: the environment variable with its key; None sends no key.
+
     Raises:
-        UsageError: `url` is no address that can be asked.
+        UsageError: `url` is no address that can be asked, or the variable is not set.
         EngineError: nothing answers at `url`, what answers lists no model, or an answer has no end.
     """
     require_address(url)
-    models = _get(f"{url}/v1/models")
+
+    def ask(path: str) -> Answer:
+        return _get(f"{url}{path}", api_key_variable)
+
+    models = ask("/v1/models")
     rows = [row for row in _rows(_mapping(models).get("data")) if isinstance(row.get("id"), str)]
     told = [name for row in rows for name in (row["id"], *_texts(row.get("aliases")))]
     names = tuple(dict.fromkeys(cleaned for text in told if (cleaned := clean_text(text))))
     if not names:
-        raise _no_engine(url, models)
+        raise _no_engine(url, models, api_key_variable)
     owners = {owner for row in rows if (owner := _text(row.get("owned_by")))}
     contexts = [n for row in rows if (n := _count(row.get("max_model_len")))]
     vocabulary = next(
@@ -108,17 +116,17 @@ def read_back(url: str) -> EngineFacts:
     name = version = build = None
     if "llama.cpp" in models.server or "llamacpp" in owners:
         name = "llama.cpp"
-        props = _mapping(_get(f"{url}/props"))
+        props = _mapping(ask("/props"))
         version, build = _llama_build(props.get("build_info"))
         slot = _count(_inner(props.get("default_generation_settings"), "n_ctx"))
         contexts = [slot] if slot else contexts
     elif "sglang" in owners:
         name = "SGLang"
-        version = _text(_mapping(_get(f"{url}/get_server_info")).get("version"))
+        version = _text(_mapping(ask("/get_server_info")).get("version"))
     else:
         known = {"vllm": "vLLM", SIMULATED_ENGINE: SIMULATED_ENGINE}
         name = next((known[owner] for owner in owners if owner in known), None)
-        version = _text(_mapping(_get(f"{url}/version")).get("version"))
+        version = _text(_mapping(ask("/version")).get("version"))
     return EngineFacts(
         name=name,
         version=version,
@@ -126,16 +134,18 @@ def read_back(url: str) -> EngineFacts:
         models=names,
         context_tokens=min(contexts) if contexts else None,
         vocabulary=vocabulary,
-        process_started=_process_start(_get(f"{url}/metrics")),
+        process_started=_process_start(ask("/metrics")),
     )
 
 
-def _no_engine(url: str, models: Answer) -> EngineError:
+def _no_engine(url: str, models: Answer, api_key_variable: str | None) -> EngineError:
     remedy = "Give the base of an engine, without /v1, such as http://127.0.0.1:8000."
     if url.endswith("/v1"):
         remedy = f"Give the base without /v1: {url.removesuffix('/v1')}"
     elif models.status in {401, 403}:
-        remedy = "Authorisation is not supported yet; start the engine without an API key."
+        remedy = "It wants a key: endpoint.api_key_variable names the environment variable with it."
+        if api_key_variable is not None:
+            remedy = f"It does not take the key in the environment variable {api_key_variable}."
     kind = models.content_type or "no content type"
     return EngineError(
         Problem(
@@ -165,6 +175,7 @@ class Prober:
         self._api = spec.endpoint.api
         self._model = spec.endpoint.model
         self._url = f"{url}{PATHS[self._api]}"
+        self._key_variable = spec.endpoint.api_key_variable
         self._timeout_s = spec.protocol.request_timeout_s
         self._sent = 0
 
@@ -217,6 +228,7 @@ class Prober:
             deadline_s=self._timeout_s,
             content=request_body(self._api, model, prompt, tokens),
             max_bytes=max(MAX_BYTES, _BYTES_PER_TOKEN * tokens),
+            api_key_variable=self._key_variable,
         )
         parser = StreamParser()
         if answer.status != 200:
@@ -294,8 +306,8 @@ def _require_counts(stream: bytes) -> None:
             )
 
 
-def _get(url: str) -> Answer:
-    return request(url, deadline_s=_DEADLINE_S)
+def _get(url: str, api_key_variable: str | None = None) -> Answer:
+    return request(url, deadline_s=_DEADLINE_S, api_key_variable=api_key_variable)
 
 
 def _mapping(answer: Answer) -> dict[str, JsonValue]:

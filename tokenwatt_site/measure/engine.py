@@ -59,7 +59,8 @@ class RunningEngine:
             return self._process.exit_text() is None
         parts = urlsplit(self.url)
         try:
-            with socket.create_connection((parts.hostname or "", parts.port or 80), timeout=1):
+            port = parts.port or (443 if parts.scheme == "https" else 80)
+            with socket.create_connection((parts.hostname or "", port), timeout=1):
                 return True
         except OSError:
             return False
@@ -117,14 +118,15 @@ def launch(
 
 
 @contextmanager
-def attach(url: str) -> Iterator[RunningEngine]:
+def attach(url: str, api_key_variable: str | None = None) -> Iterator[RunningEngine]:
     """Use an engine that somebody else started; it is left running.
 
     Raises:
+        UsageError: see `endpoint.read_back`.
         EngineError: nothing answers there.
     """
     base = url.rstrip("/")
-    facts = read_back(base)
+    facts = read_back(base, api_key_variable)
     yield RunningEngine(base, pid=None, started=facts.process_started, process=None)
 
 

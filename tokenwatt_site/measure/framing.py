@@ -8,7 +8,7 @@ read with certainty. Every way of cutting the bytes into reads gives the same re
 from __future__ import annotations
 
 import re
-from enum import Enum, auto
+from enum import IntEnum, auto
 
 MAX_HEAD_BYTES = 64 << 10
 MAX_LINE_BYTES = 4 << 10
@@ -20,7 +20,7 @@ _CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*(?:;[^\r\n]*)?\r\n")
 _LENGTH = re.compile(r"[0-9]{1,15}")
 
 
-class _State(Enum):
+class _State(IntEnum):
     HEAD = auto()
     LENGTH = auto()
     CHUNK_LINE = auto()
@@ -69,18 +69,14 @@ class ResponseFraming:
 
     def feed(self, data: bytes) -> bytes:
         """Take what was read from the connection; return the bytes of the body in it."""
-        if self._state is _State.CHUNK_LINE and not self._buffer:
-            # The usual read of a stream: one whole chunk and nothing else.
-            match = _CHUNK_LINE.match(data)
-            if match is not None:
-                start = match.end()
-                size = int(match.group(1), 16)
-                if 0 < size == len(data) - start - 2 and data.endswith(b"\r\n"):
-                    self._seen += size
-                    if self._seen <= MAX_BODY_BYTES:
-                        return data[start:-2]
-        self._buffer = self._buffer + data if self._buffer else data
         parts: list[bytes] = []
+        if self._state is _State.CHUNK_LINE and not self._buffer:
+            # The usual read of a stream: whole chunks, most often one, and nothing else.
+            at = self._whole_chunks(data, parts)
+            if at == len(data):
+                return parts[0] if len(parts) == 1 else b"".join(parts)
+            data = data[at:]
+        self._buffer = self._buffer + data if self._buffer else data
         try:
             while not self.over and _STEPS[self._state](self, parts):
                 pass
@@ -93,6 +89,24 @@ class ResponseFraming:
             self._buffer = b""
             self.keep_alive = False
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _whole_chunks(self, data: bytes, parts: list[bytes]) -> int:
+        """Take the whole chunks that `data` begins with; return where they end."""
+        at, end = 0, len(data)
+        while at < end:
+            line = _CHUNK_LINE.match(data, at)
+            if line is None:
+                break
+            size = int(line.group(1), 16)
+            start = line.end()
+            after = start + size
+            whole = size > 0 and data[after : after + 2] == b"\r\n"
+            if not whole or self._seen + size > MAX_BODY_BYTES:
+                break
+            parts.append(data[start:after])
+            self._seen += size
+            at = after + 2
+        return at
 
     def eof(self) -> None:
         """Say that the server closed the connection; ends a body that has no other end."""

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import re
+import resource
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tokenwatt_site import accelerators
 from tokenwatt_site.canonical import clean_text
-from tokenwatt_site.errors import EngineError, Problem, ReadBackError
+from tokenwatt_site.errors import EngineError, EnvironmentProblem, Problem, ReadBackError
 from tokenwatt_site.evidence import Board
 from tokenwatt_site.measure.endpoint import EngineFacts, Prober, Reply
 from tokenwatt_site.measure.power import PowerMeter
 from tokenwatt_site.run import ReadBack
-from tokenwatt_site.spec import NOT_RECORDED, Accelerator, Spec
+from tokenwatt_site.spec import NOT_RECORDED, Accelerator, Protocol, Spec
 
 _UNKNOWN_MODEL = "tokenwatt-no-such-model"
 _ENDS_SOON = "Answer with one word. Question: Is water wet? Answer:"
 _FIXED_TOKENS = 64
 _LONGEST_S = 60.0
+_IDLE_SHARE = 16  # the client keeps one idle connection for so many that answer
+_OTHER_DESCRIPTORS = 128  # files, pipes, the control connection, spare connections
 
 
 def compare(
@@ -135,11 +139,13 @@ def preflight(
         prompt: gives a fresh prompt by (number, tokens), as ids or, for chat, as words.
 
     Raises:
+        EnvironmentProblem: see `require_descriptors`.
         EngineError: naming the probe or the field: no whole answer, a length that is not honoured,
             no usage or usage that is no count, tokens all at once beside a TPOT objective, prompt
             tokens that differ by more than max(2, 1%), cached tokens in a fresh prompt, a context
             too small.
     """
+    require_descriptors(spec.protocol)
     longest_in, longest_out = spec.setup.input_tokens.longest, spec.setup.output_tokens.longest
     _require_context(facts, longest_in + longest_out)
     probe = Prober(spec, url)
@@ -168,6 +174,35 @@ def preflight(
         repeat_cached_tokens=again.cached_tokens,
         longest_asked=longest_s <= _LONGEST_S,
     )
+
+
+def require_descriptors(protocol: Protocol) -> None:
+    """See that this process may have as many connections as requests can be open at once.
+
+    That many become due within one deadline at `max_rate`, or the whole realisation where it has
+    fewer rows. Raises the soft limit of the process to that where it is lower.
+
+    Raises:
+        EnvironmentProblem: the hard limit is below that; names both.
+    """
+    rows = protocol.lead_in + protocol.scored + protocol.tail
+    requests = min(rows, math.ceil(protocol.max_rate * protocol.request_timeout_s))
+    needed = requests + requests // _IDLE_SHARE + _OTHER_DESCRIPTORS
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return
+    if hard != resource.RLIM_INFINITY and hard < needed:
+        raise EnvironmentProblem(
+            Problem(
+                "this machine allows fewer open connections than requests may be open at once",
+                field="protocol.max_rate",
+                found=f"a hard limit of {hard} file descriptors",
+                expected=f"{needed}, for {requests} requests",
+                remedy=f"Raise it (ulimit -Hn {needed}), or lower protocol.max_rate, tail or"
+                " request_timeout_s.",
+            )
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
 def _require_stream(spec: Spec, reply: Reply) -> None:

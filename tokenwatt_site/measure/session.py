@@ -29,6 +29,7 @@ from tokenwatt_site.journal import Entry
 from tokenwatt_site.measure import search
 from tokenwatt_site.measure.client import Target
 from tokenwatt_site.measure.clock import utc_now
+from tokenwatt_site.measure.credential import authorisation
 from tokenwatt_site.measure.endpoint import read_back
 from tokenwatt_site.measure.engine import RunningEngine, attach, launch
 from tokenwatt_site.measure.power import PowerMeter, Sampler, open_meter
@@ -66,10 +67,12 @@ def measure(spec: Spec, folder: Path, events: Events) -> Measured:
     """Run the protocol of `spec`, or what is missing of it, in `folder`.
 
     Raises:
+        UsageError: the variable of the key is not set; nothing is begun.
         EnvironmentProblem: engine, disk or machine; what was measured is kept in `folder`.
         InvalidMeasurement: the same rate was INVALID MAX_INVALID times.
         Interrupted: by the user.
     """
+    authorisation(spec.endpoint.api_key_variable)
     with WorkFolder(folder, utc_now) as work:
         _Session(spec, work, events).run()
         return work.measured(spec)
@@ -177,7 +180,7 @@ class _Session:
     def _engine(self) -> AbstractContextManager[RunningEngine]:
         spec = self._spec
         if spec.endpoint.start == "attach":
-            return attach(spec.endpoint.url or "")
+            return attach(spec.endpoint.url or "", spec.endpoint.api_key_variable)
         argv = spec.setup.engine.argv
         return launch(
             argv if isinstance(argv, tuple) else (),
@@ -189,7 +192,7 @@ class _Session:
     def _repeat(self, repeat: int, engine: RunningEngine) -> None:
         spec, protocol = self._spec, self._spec.protocol
         self._require_new_launch(repeat, engine)
-        facts = read_back(engine.url)
+        facts = read_back(engine.url, spec.endpoint.api_key_variable)
         read_back_rows = compare(spec, facts, self._meter)
         # Fresh for every launch: an attached engine may still hold what an earlier one asked.
         launches = sum(line.event == "launch" for line in self._journal.lines)
@@ -328,7 +331,7 @@ class _Session:
         offered = run_trial(
             spec,
             launched.realisation,
-            Target.from_url(engine.url, spec.endpoint.api),
+            Target.from_url(engine.url, spec.endpoint.api, spec.endpoint.api_key_variable),
             repeat=launched.repeat,
             trial=number,
             rate_urps=rate_urps,
