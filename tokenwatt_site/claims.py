@@ -14,6 +14,7 @@ from tokenwatt_site.caveats import caveats, circumstances, energy_notes
 from tokenwatt_site.energy import MAX_GAP_PERIODS, WindowEnergy, window_energy
 from tokenwatt_site.evidence import PowerLog, RequestRecord, Status
 from tokenwatt_site.goodput import (
+    at_quantile,
     boundary_urps,
     bracket,
     meets_all,
@@ -286,14 +287,15 @@ def _energy(
 def _distributions(tops: Sequence[Trial]) -> tuple[Distribution, ...]:
     """Return what is known of each latency's order statistics, failures above all others."""
     scored = [record for trial in tops for record in trial.scored]
+    failed = sum(record.status is not Status.OK for record in scored)
     result = []
     for key in ("ttft", "tpot", "e2e"):
-        failed = sum(record.status is not Status.OK for record in scored)
-        values = (order_statistic(key, scored, (i + 1) / 100) for i in range(100))
-        known = tuple(value / 1e6 for value in values if value is not None)
-        if known:
-            n = len(sorted_values(key, scored)) + failed
-            result.append(Distribution(key=key, n=n, values_ms=known))
+        known = sorted_values(key, scored)
+        n = len(known) + failed
+        values = (at_quantile(known, n, (i + 1) / 100) for i in range(100))
+        values_ms = tuple(value / 1e6 for value in values if value is not None)
+        if values_ms:
+            result.append(Distribution(key=key, n=n, values_ms=values_ms))
     return tuple(result)
 
 

@@ -13,7 +13,7 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Literal, NoReturn, ParamSpec, TypeVar
+from typing import Annotated, NoReturn, ParamSpec, TypeVar
 
 import typer
 from rich.console import Console
@@ -33,11 +33,10 @@ from tokenwatt_site.measure.session import Events
 from tokenwatt_site.measure.trial import Progress
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.run import Run
-from tokenwatt_site.spec import Spec
+from tokenwatt_site.spec import Role, Spec
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Role = Literal["baseline", "candidate"]
 
 _err = Console(stderr=True, highlight=False)
 

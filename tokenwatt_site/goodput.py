@@ -118,7 +118,7 @@ def judge(objective: Objective, scored: Sequence[RequestRecord], pending: int = 
     undecided += pending
     n = len(scored) + pending - undefined
     misses = beyond + len(known) - bisect_right(known, limit)
-    value_ns = _order_statistic(known, n, objective.quantile) if undecided == 0 else None
+    value_ns = at_quantile(known, n, objective.quantile) if undecided == 0 else None
     return Judgement(objective, n, undefined, misses, undecided, value_ns)
 
 
@@ -137,10 +137,11 @@ def order_statistic(metric: str, scored: Sequence[RequestRecord], q: float) -> i
     """
     known = sorted_values(metric, scored)
     failed = sum(record.status is not Status.OK for record in scored)
-    return _order_statistic(known, len(known) + failed, q)
+    return at_quantile(known, len(known) + failed, q)
 
 
-def _order_statistic(known: Sequence[int], n: int, q: float) -> int | None:
+def at_quantile(known: Sequence[int], n: int, q: float) -> int | None:
+    """Return the q quantile of n values of which `known`, ascending, are the lowest; or None."""
     position = max(rank(q, n), 1) - 1
     return known[position] if position < len(known) else None
 

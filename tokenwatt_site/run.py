@@ -17,7 +17,6 @@ from tokenwatt_site.spec import Spec
 
 # History of the format. 1: first.
 RUN_SCHEMA = "tokenwatt/run/1"
-CLAIMS_ONLY_SCHEMA = "tokenwatt/claims-only/1"
 PAYLOAD_TYPE = "application/vnd.tokenwatt.run.v1+json"
 
 SIMULATED_ENGINE = "tokenwatt-simulated"

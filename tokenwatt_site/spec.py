@@ -43,8 +43,6 @@ from tokenwatt_site.schema import (
 NOT_RECORDED: Literal["not recorded"] = "not recorded"
 NotRecorded: TypeAlias = Literal["not recorded"]
 
-SETUP_SCHEMA = 1
-
 Mode: TypeAlias = Literal["demo", "quick", "full"]
 Role: TypeAlias = Literal["baseline", "candidate"]
 

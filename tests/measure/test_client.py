@@ -4,14 +4,14 @@ import gc
 import json
 import socket
 import struct
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
+from tests.support.sockets import accepting
 from tests.support.tls import Authority, tls_before
 from tokenwatt_site.errors import UsageError
 from tokenwatt_site.evidence import RequestRecord, Status
@@ -88,32 +88,8 @@ def statuses(offered: Offered) -> list[Status]:
 @contextmanager
 def scripted_socket(answers: Callable[[socket.socket, int], None]) -> Iterator[str]:
     """A server whose every connection is handled by `answers`, for what real servers do not do."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    threads: list[threading.Thread] = []
-
-    def handle(accepted: socket.socket, number: int) -> None:
-        with accepted, suppress(OSError):
-            answers(accepted, number)
-
-    def accept() -> None:
-        with suppress(OSError):
-            while True:
-                accepted, _ = listener.accept()
-                threads.append(
-                    threading.Thread(target=handle, args=(accepted, len(threads)), daemon=True)
-                )
-                threads[-1].start()
-
-    acceptor = threading.Thread(target=accept, daemon=True)
-    acceptor.start()
-    try:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-    finally:
-        listener.shutdown(socket.SHUT_RDWR)
-        listener.close()
-        acceptor.join()
-        for thread in threads:
-            thread.join()
+    with accepting(answers) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 def read_request(accepted: socket.socket) -> bytes:

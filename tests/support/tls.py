@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import ipaddress
 import select
 import socket
 import ssl
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -19,6 +17,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
+
+from tests.support.sockets import accepting
 
 
 def _name(text: str) -> x509.Name:
@@ -110,13 +110,9 @@ def tls_before(url: str, context: ssl.SSLContext, *, polite: bool = True) -> Ite
     `polite` ends TLS before the connection; many servers do not.
     """
     parts = urlsplit(url)
-    listener = socket.create_server(("127.0.0.1", 0), backlog=256)
-    threads: list[threading.Thread] = []
 
-    def handle(accepted: socket.socket) -> None:
+    def handle(accepted: socket.socket, _number: int) -> None:
         with (
-            accepted,
-            contextlib.suppress(OSError),
             context.wrap_socket(accepted, server_side=True) as outer,
             socket.create_connection((parts.hostname, parts.port)) as inner,
         ):
@@ -124,20 +120,5 @@ def tls_before(url: str, context: ssl.SSLContext, *, polite: bool = True) -> Ite
             if polite:
                 outer.unwrap()
 
-    def accept() -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                accepted, _ = listener.accept()
-                threads.append(threading.Thread(target=handle, args=(accepted,), daemon=True))
-                threads[-1].start()
-
-    acceptor = threading.Thread(target=accept, daemon=True)
-    acceptor.start()
-    try:
-        yield f"https://127.0.0.1:{listener.getsockname()[1]}{parts.path}"
-    finally:
-        listener.shutdown(socket.SHUT_RDWR)
-        listener.close()
-        acceptor.join()
-        for thread in threads:
-            thread.join()
+    with accepting(handle, backlog=256) as port:
+        yield f"https://127.0.0.1:{port}{parts.path}"

@@ -14,6 +14,7 @@ from tokenwatt_site.errors import EnvironmentProblem, Problem, UsageError
 from tokenwatt_site.measure import embedded
 from tokenwatt_site.measure.session import Events
 from tokenwatt_site.run import Run
+from tokenwatt_site.spec import Spec
 
 SPEC = Path("demo.spec.yaml")
 SITE_CONFIG = Path("mkdocs.yml")
@@ -41,20 +42,36 @@ def demonstrate(events: Events) -> Demonstration:
             Problem("is not here", file=str(SITE_CONFIG), remedy="Start it in the checkout.")
         )
     spec = read_spec(SPEC)
-    declared = spec.setup.model.digest
-    found = f"sha256:{embedded.identity().model_sha256}"
-    if found != declared:
-        raise EnvironmentProblem(
-            Problem(
-                "is another model file",
-                field="setup.model.digest",
-                found=found,
-                expected=declared,
-            )
-        )
+    _require_installed(spec)
     run_file, run = measure_and_sign(spec, new_folder(spec), events)
     site = build_site(SITE_CONFIG)
     return Demonstration(run_file, run, site, site / "reports" / f"{run.configuration}.html")
+
+
+def _require_installed(spec: Spec) -> None:
+    """The engine tells neither its build nor its model file; the packages do."""
+    installed = embedded.identity()
+    model, engine = spec.setup.model, spec.setup.engine
+    rows = (
+        ("setup.model.digest", f"sha256:{installed.model_sha256}", model.digest),
+        (
+            "setup.model.revision",
+            f"{embedded.MODEL_PACKAGE} {installed.model_version}",
+            model.revision,
+        ),
+        (
+            "setup.engine.build",
+            f"{embedded.ENGINE_PACKAGE} {installed.engine_version}",
+            engine.build,
+        ),
+    )
+    problems = [
+        Problem("is not what is installed", field=field, found=found, expected=declared)
+        for field, found, declared in rows
+        if found != declared
+    ]
+    if problems:
+        raise EnvironmentProblem(*problems)
 
 
 def build_site(config: Path) -> Path:

@@ -63,8 +63,8 @@ def read_spec(name: Path, *, label: str | None = None, role: Role | None = None)
     path = find_spec(name)
     spec = _spec_of_run(path) if path.suffix == ".json" else load_spec(path)
     changes = {"label": label, "role": role}
-    value = spec.to_json() | {key: item for key, item in changes.items() if item is not None}
-    spec = parse_spec(value, source=f"{path} with --label and --role")
+    if asked := {key: item for key, item in changes.items() if item is not None}:
+        spec = parse_spec(spec.to_json() | asked, source=f"{path} with --label and --role")
     try:
         workload_of(spec.setup)
     except SpecError as error:

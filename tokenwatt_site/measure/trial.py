@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tokenwatt_site.evidence import RequestRecord, Status
-from tokenwatt_site.goodput import Outcome, decide, judge
+from tokenwatt_site.goodput import Outcome, decide, judge, order_statistic
 from tokenwatt_site.measure.client import Offered, PlannedRequest, Target, offer
 from tokenwatt_site.measure.endpoint import request_body
-from tokenwatt_site.spec import Spec
+from tokenwatt_site.spec import Objective, Spec
 from tokenwatt_site.workload import Realisation, prompt, trial_key
 
 
@@ -122,12 +122,7 @@ def run_trial(
                 scored=realisation.scored,
                 scored_done=done,
                 objectives=tuple(
-                    (
-                        o.label,
-                        None if (value := judge(o, ended).value_ns) is None else value / 1e6,
-                        o.limit_ms,
-                    )
-                    for o in spec.setup.slo
+                    (o.label, _running_ms(o, ended), o.limit_ms) for o in spec.setup.slo
                 ),
                 outcome=outcome,
             )
@@ -149,3 +144,8 @@ def run_trial(
     # A trial shorter than the watcher's interval was not looked at yet.
     watch(max((r.end_ns for r in offered.records), default=0), offered.records)
     return offered
+
+
+def _running_ms(objective: Objective, ended: Sequence[RequestRecord]) -> float | None:
+    value = order_statistic(objective.metric, ended, objective.quantile)
+    return None if value is None else value / 1e6
