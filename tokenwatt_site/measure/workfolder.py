@@ -110,6 +110,7 @@ class WorkFolder:
                 ReadBack.model_validate_json(canonical_bytes(item)) for item in told.read_back
             ),
             stamps=told.stamps,
+            self_test=told.self_test,
         )
         return Measured(
             spec=spec,
