@@ -273,6 +273,8 @@ def test_nobody_listening_is_a_disconnection_with_a_message() -> None:
     assert statuses(offered) == [Status.DISCONNECTED] * 2
     assert offered.errors == ("2 x cannot connect: Connection refused",)
     assert [r.sent_ns for r in offered.records] == [None, None]
+    assert [r.connected_ns for r in offered.records] == [None, None]
+    assert None not in [r.dialled_ns for r in offered.records]
 
 
 def test_without_a_descriptor_left_a_request_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -339,6 +341,25 @@ def test_a13_connections_are_kept_and_opened_before_they_are_needed() -> None:
     assert statuses(offered) == [Status.OK] * 6
     assert server.connections == offered.connects == 2
     assert offered.redials == 0
+    assert {(r.dialled_ns, r.connected_ns) for r in offered.records} == {(None, None)}
+
+
+def test_a13_the_time_a_connection_takes_is_reported_apart() -> None:
+    with SimulatedServer(QUICK) as server:
+        offered = send(planned([0] * 8), server.url)
+    assert statuses(offered) == [Status.OK] * 8
+    dialled = [r for r in offered.records if r.dialled_ns is not None]
+    assert dialled
+    for record in dialled:
+        assert record.connected_ns is not None
+        assert record.sent_ns is not None
+        assert record.due_ns <= record.dialled_ns < record.connected_ns <= record.sent_ns
+
+
+def test_the_processor_time_of_a_trial_is_told() -> None:
+    with SimulatedServer(QUICK) as server:
+        offered = send(planned([0, 40]), server.url)
+    assert 0 < offered.cpu_ns < offered.wall_ns
 
 
 def test_idle_connections_do_not_fill_up_an_engine_with_few_threads() -> None:
@@ -422,12 +443,17 @@ def test_over_tls_the_stamps_are_the_kernels_and_what_is_seen_is_what_happened(
     trusted: Authority,
 ) -> None:
     with secure_server("", trusted) as (server, url):
-        offered = send(planned([0, 3, 5, 30]), url)
+        plan = [
+            PlannedRequest(row, due_ms * MS, body(4, seed=row), 3, 4)
+            for row, due_ms in enumerate((0, 3, 5, 30))
+        ]
+        offered = send(plan, url)
     assert statuses(offered) == [Status.OK] * 4
     assert offered.errors == ()
     assert offered.stamps == ("kernel" if connection_module._KERNEL_STAMPS else "user space")
-    truth = sorted(server.log, key=lambda served: served.received.monotonic_ns)
-    for record, served in zip(offered.records, truth, strict=True):
+    truth = {served.body: served for served in server.log}
+    for record in offered.records:
+        served = truth[plan[record.row].body]
         first, last = (served.sent[i][0].monotonic_ns - offered.epoch_ns for i in (0, -1))
         assert (record.sent_ns or 0) <= served.received.monotonic_ns - offered.epoch_ns
         assert first - 1000 <= (record.first_ns or 0)

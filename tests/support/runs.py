@@ -162,6 +162,8 @@ class ToyEngine:
                 trial=trial,
                 row=number,
                 due_ns=due_ns,
+                dialled_ns=None,
+                connected_ns=None,
                 sent_ns=sent,
                 first_ns=first,
                 last_ns=last,

@@ -70,6 +70,8 @@ class Offered:
         errors: at most 5 different messages, the most frequent first, each with its count.
         redials: requests sent again because a kept connection turned out to be closed.
         connects: connections opened, those before the trial included.
+        cpu_ns: processor time of this thread from time 0 to the last answer.
+        wall_ns: how long that was.
     """
 
     records: tuple[RequestRecord, ...]
@@ -78,6 +80,8 @@ class Offered:
     errors: tuple[str, ...]
     redials: int
     connects: int
+    cpu_ns: int
+    wall_ns: int
 
 
 def offer(
@@ -174,8 +178,11 @@ class _Trial:
         self._epoch_ns = time.monotonic_ns() + _LEAD_NS
         self._polled_ns = self._now()
         self._next_ns = self._due_next()
-        if self._loop(watch, watch_every_ns):
-            now = self._now()
+        cpu_ns = time.thread_time_ns()
+        stopped = self._loop(watch, watch_every_ns)
+        cpu_ns = time.thread_time_ns() - cpu_ns
+        wall_ns = now = self._now()
+        if stopped:
             for exchange in self._open:
                 if exchange.fate is None:
                     self._end(exchange, Status.CENSORED, now)
@@ -194,6 +201,8 @@ class _Trial:
             ),
             redials=self._redials,
             connects=self._connects,
+            cpu_ns=cpu_ns,
+            wall_ns=wall_ns,
         )
 
     def close(self) -> None:
@@ -327,6 +336,7 @@ class _Trial:
             return
         self._no_longer_connecting(connection)
         if exchange is not None:
+            exchange.connected_ns = self._now()
             self._send(connection, exchange)
         elif self._wants_idle():
             self._idle.append(connection)
@@ -351,6 +361,7 @@ class _Trial:
             self._open_spare()
 
     def _dial(self, exchange: Exchange) -> None:
+        exchange.dialled_ns = self._now()
         try:
             connection = self._connect()
         except OSError as error:

@@ -31,6 +31,9 @@ class Exchange:
     """What is known of one request. Framed with each read, parsed when there is time.
 
     Attributes:
+        dialled_ns: when a connection was opened for it; None where an open one was there.
+        connected_ns: when that was ready. Both are later than `sent_ns` where a kept connection
+            turned out to be closed.
         sent_ns: just before its first byte was sent.
         fate: how the transport ended; None while it has not, OK when the response is whole.
         end_ns: when it ended.
@@ -44,6 +47,8 @@ class Exchange:
         "_plain",
         "_reads",
         "answered",
+        "connected_ns",
+        "dialled_ns",
         "end_ns",
         "fate",
         "framing",
@@ -58,6 +63,8 @@ class Exchange:
     def __init__(self, planned: PlannedRequest) -> None:
         self.planned = planned
         self.framing = ResponseFraming()
+        self.dialled_ns: int | None = None
+        self.connected_ns: int | None = None
         self.sent_ns: int | None = None
         self.answered = False
         self.redialled = False
@@ -149,6 +156,8 @@ class Exchange:
             trial=trial,
             row=planned.row,
             due_ns=planned.due_ns,
+            dialled_ns=self.dialled_ns,
+            connected_ns=self.connected_ns,
             sent_ns=self.sent_ns,
             first_ns=summary.first_ns,
             last_ns=summary.last_ns,
