@@ -7,9 +7,9 @@ before, one event each, in the bytes of an OpenAI-compatible engine.
 
 A line on standard input asks for the truth since the last such line. The answer is one JSON line:
 {"lag_p99_ns": how late its events were against its own schedule,
- "rows": [[row, first_from, first_to, last_from, last_to], ...]}
-where a token was handed to the kernel between `from` and `to`, by `time.monotonic_ns()`. The end
-of standard input ends it, so it does not outlive who started it.
+ "rows": [[row, first_ns, last_ns], ...]}
+of answers sent in full; tokens were handed to the kernel then, by `time.monotonic_ns()`. The end of
+standard input ends it, so it does not outlive who started it.
 
 Imports nothing of this project: it must start fast and alone.
 """
@@ -75,7 +75,7 @@ class _Stream:
     tokens: int = 0
     sent: int = 0
     due_ns: int = 0
-    first_ns: tuple[int, int] = (0, 0)
+    first_ns: int = 0
 
 
 class Emitter:
@@ -86,14 +86,14 @@ class Emitter:
         self._firsts: deque[_Stream] = deque()
         self._nexts: deque[_Stream] = deque()
         self._lags_ns: list[int] = []
-        self._rows: list[tuple[int, ...]] = []
+        self._rows: list[tuple[int, int, int]] = []
         self._selector = selectors.DefaultSelector()
         self._endings: dict[int, bytes] = {}
 
     def serve(self, orders: int, answers: int) -> None:
         """Serve until `orders` ends; both are file descriptors."""
         with socket.create_server(("127.0.0.1", 0), backlog=4096) as listener:
-            listener.setblocking(False)
+            listener.settimeout(0)
             self._selector.register(listener, selectors.EVENT_READ)
             self._selector.register(orders, selectors.EVENT_READ)
             os.write(answers, b"%d\n" % listener.getsockname()[1])
@@ -140,20 +140,19 @@ class Emitter:
         last = stream.sent == stream.tokens
         if last:
             data += self._ending(stream.tokens)
-        from_ns = time.monotonic_ns()
+        now_ns = time.monotonic_ns()
         try:
             whole = stream.sock.send(data) == len(data)
         except OSError:
             whole = False
-        told = (from_ns, time.monotonic_ns())
-        self._lags_ns.append(from_ns - stream.due_ns)
+        self._lags_ns.append(now_ns - stream.due_ns)
         if not whole:
             self._close(stream)  # gone, or it does not read: a full socket is no schedule
             return
         if stream.sent == 1:
-            stream.first_ns = told
+            stream.first_ns = now_ns
         if last:
-            self._rows.append((stream.row, *stream.first_ns, *told))
+            self._rows.append((stream.row, stream.first_ns, now_ns))
             stream.tokens = 0
         else:
             stream.due_ns += self._interval_ns
@@ -168,7 +167,7 @@ class Emitter:
         with contextlib.suppress(BlockingIOError):
             while True:
                 sock, _ = listener.accept()
-                sock.setblocking(False)
+                sock.settimeout(0)
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 self._selector.register(sock, selectors.EVENT_READ, _Stream(sock))
 
