@@ -66,7 +66,7 @@ def _of_client(spec: Spec, test: SelfTest | None) -> Iterator[tuple[str, str]]:
         yield (
             "What the client could have held",
             (
-                "No self-test before the load is recorded for every launch. Each trial has its own"
+                "No self-test before the load is recorded for every repeat. Each trial has its own"
                 " dispatch lag and stamp uncertainty."
             ),
         )

@@ -176,7 +176,7 @@ class Conditions(Model):
     read_back: tuple[ReadBack, ...]
     stamps: Literal["kernel", "user space"]
     self_test: SelfTest | None = None
-    """Of the launch whose client held least; null: one of them had none."""
+    """Of the repeat whose client held least; null: one of them had none."""
 
 
 class Signature(Model):

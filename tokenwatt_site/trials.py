@@ -137,7 +137,8 @@ class Trial:
 class Told:
     """What a journal tells of engine and instruments; a run's conditions say the same.
 
-    `self_test` is that of the launch whose client held least; None when one of them had none.
+    `self_test` is that of the launch whose client held least, of those that count: the last of each
+    repeat. None when one of them had none.
     """
 
     simulated: bool
@@ -149,7 +150,8 @@ class Told:
     def by(cls, journal: Sequence[Entry]) -> Told:
         lines = [entry for entry in journal if entry.event == "launch"]
         launches = [entry.data for entry in lines]
-        tests = [self_test_of(entry) for entry in lines]
+        counting = {entry.data.get("repeat"): entry for entry in lines}
+        tests = [self_test_of(entry) for entry in counting.values()]
         told = [test for test in tests if test is not None]
         stamps = [entry.data.get("stamps") for entry in journal if entry.event == "trial_end"]
         return cls(

@@ -113,8 +113,8 @@ def rungs(spec: Spec, realisation: Realisation, shape: Shape) -> tuple[int, ...]
 
 def due_ns(realisation: Realisation, urps: int) -> tuple[int, ...]:
     """Return when the requests of one rung are due: the workload's gaps, at exactly this rate."""
-    wanted = max(SPAN_NS, LEAST_REQUESTS * 10**15 // urps)
-    count = urps * wanted // 10**15
+    count = max(LEAST_REQUESTS, urps * SPAN_NS // 10**15)
+    wanted = count * 10**15 // urps
     gaps = [realisation.rows[i % len(realisation.rows)].gap for i in range(count)]
     total, elapsed, due = max(1, sum(gaps)), 0, []
     for gap in gaps:

@@ -7,7 +7,9 @@ each other here, client and engine take from each other in a trial.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -70,8 +72,8 @@ def emitting(shape: Shape) -> Iterator[RunningEmitter]:
         try:
             yield RunningEmitter(process, shape)
         finally:
-            if process.stdin is not None:
-                process.stdin.close()
+            assert process.stdin is not None  # noqa: S101 - a pipe
+            process.stdin.close()
             try:
                 process.wait(_STOP_S)
             except subprocess.TimeoutExpired:
@@ -110,15 +112,16 @@ class RunningEmitter:
         return PlannedRequest(row, due_ns, body, shape.input_tokens, shape.tokens)
 
     def _truth(self) -> Truth:
-        if self._process.stdin is not None:
-            self._process.stdin.write(b"truth\n")
-            self._process.stdin.flush()
+        assert self._process.stdin is not None  # noqa: S101 - a pipe, by `emitting`
+        with contextlib.suppress(BrokenPipeError):  # reading tells
+            os.write(self._process.stdin.fileno(), b"truth\n")
         told = json.loads(self._line())
         rows = {row: (first_ns, last_ns) for row, first_ns, last_ns in told["rows"]}
         return Truth(told["lag_p99_ns"], rows)
 
     def _line(self) -> bytes:
-        line = b"" if self._process.stdout is None else self._process.stdout.readline()
+        assert self._process.stdout is not None  # noqa: S101 - a pipe, by `emitting`
+        line = self._process.stdout.readline()
         if not line.endswith(b"\n"):
             raise EnvironmentProblem(
                 Problem(
