@@ -111,9 +111,10 @@ class Emitter:
 
     def _next(self) -> deque[_Stream] | None:
         """Return the queue whose head is due first."""
-        if not self._firsts or not self._nexts:
-            return self._firsts or self._nexts or None
-        return min(self._firsts, self._nexts, key=lambda queue: queue[0].due_ns)
+        firsts, nexts = self._firsts, self._nexts
+        if not firsts or not nexts:
+            return firsts or nexts or None
+        return firsts if firsts[0].due_ns <= nexts[0].due_ns else nexts
 
     def _rest_s(self) -> float | None:
         """Wait until just before the next event, as far as polls can; the rest is the poll's."""
@@ -164,7 +165,8 @@ class Emitter:
         return self._endings[tokens]
 
     def _accept(self, listener: socket.socket) -> None:
-        with contextlib.suppress(BlockingIOError):
+        # None is left to accept, or this process has no descriptor left: then it stays late.
+        with contextlib.suppress(OSError):
             while True:
                 sock, _ = listener.accept()
                 sock.settimeout(0)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -36,6 +37,7 @@ from tokenwatt_site.workload import Realisation
 
 _GRACE_NS = 1_000_000_000
 _STOP_S = 5.0
+_DESCRIPTORS = 16_384
 _ID_BYTES = 6  # of a token id in a prompt, with its comma
 
 
@@ -46,12 +48,21 @@ def self_test(spec: Spec, realisation: Realisation) -> SelfTest:
         EnvironmentProblem: the server of the test did not start, or ended.
     """
     shape, tolerances = Shape.of(spec, realisation), Tolerances.of(spec)
+    _allow_descriptors()
     with emitting(shape) as emitter:
         return climb(
             rungs(spec, realisation, shape),
             lambda urps: emitter.attempt(due_ns(realisation, urps), urps, tolerances),
             tolerances,
         )
+
+
+def _allow_descriptors() -> None:
+    """Raise the soft limit, which the server inherits, so that it is not what ends the test."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 @contextmanager
