@@ -305,7 +305,7 @@ def test_a_start_above_half_of_what_was_held_is_refused_with_what_to_do():
     text = str(caught.value)
     assert "protocol.start_rate" in text
     assert (
-        f"found {least - 1} events/s in 2 requests/s, no more (first token off by p99 0.040 ms"
+        f"found {least - 1} events/s in 2.0 requests/s, no more (first token off by p99 0.040 ms"
         in text
     )
     assert f"expected {least} events/s, twice what 1 requests/s ask" in text
@@ -336,7 +336,7 @@ def test_a_client_that_held_nothing_is_refused_with_whose_limit_it_was(limited_b
 
 def test_the_line_to_the_user_says_where_the_search_ends_only_where_the_client_ends_it():
     assert room(SPEC, drawn(), HELD) == (
-        "the client held 80,000 events/s in 4000 requests/s, twice what the spec may ask"
+        "the client held 80,000 events/s in 4,000.0 requests/s, twice what the spec may ask"
         " (first token off by p99 0.040 ms, dispatch lag p99 0.200 ms)"
     )
     little = HELD.model_copy(update={"requests_urps": 16_000_000, "limited_by": "emitter"})

@@ -96,10 +96,10 @@ def of_the_client(configuration: Configuration) -> list[tuple[str, str, str, str
 
 
 def test_what_the_client_could_hold_stands_with_its_errors(demo: Configuration) -> None:
-    least = "at least: twice what the spec may ask"
+    least = "at least; twice what the spec may ask was held"
     assert of_the_client(demo) == [
         ("What the client could hold", "80,000", "events/s", least),
-        ("in requests", "4,000.0", "requests/s", least),
+        ("The same in requests", "4,000.0", "requests/s", least),
         ("Error of its first token p99", "0.040", "ms", "kernel stamps"),
         ("Its dispatch lag p99", "0.200", "ms", ""),
     ]
@@ -110,7 +110,7 @@ def test_a_client_that_held_nothing_that_could_be_compared_says_so(make: Make) -
         update={"first_token_error_p99_ns": None, "limited_by": "client", "stamps": "user space"}
     )
     rows = of_the_client(make(self_test=held))
-    assert rows[0][3] == "one more step was not held"
+    assert rows[0][3] == "the next step was not held"
     assert rows[2][1] == "not measured: no request was answered in time"
 
 

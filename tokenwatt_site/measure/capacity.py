@@ -316,6 +316,6 @@ def _words(test: SelfTest) -> str:
         by = "the client" if test.limited_by == "client" else "the server of the test"
         return f"not even the lowest load tried, limited by {by} ({errors})"
     return (
-        f"{test.events_per_s:,} events/s in {test.requests_urps / 1e6:g} requests/s,"
+        f"{test.events_per_s:,} events/s in {test.requests_urps / 1e6:,.1f} requests/s,"
         f" {_LIMITED[test.limited_by]} ({errors})"
     )

@@ -142,9 +142,9 @@ def number_rows(configuration: Configuration) -> Iterator[NumberRow]:
 
 
 _LIMITED_BY = {
-    "client": "one more step was not held",
-    "emitter": "at least: the server of the test fell behind",
-    "asked": "at least: twice what the spec may ask",
+    "client": "the next step was not held",
+    "emitter": "at least; the server of the test fell behind",
+    "asked": "at least; twice what the spec may ask was held",
 }
 
 
@@ -158,7 +158,7 @@ def _client_rows(test: SelfTest | None) -> Iterator[NumberRow]:
     events, limited = f"{test.events_per_s:,}", _LIMITED_BY[test.limited_by]
     yield NumberRow(group, None, label, events, "events/s", limited)
     requests = text.number(test.requests_urps / 1e6, 1)
-    yield NumberRow(group, None, "in requests", requests, "requests/s", limited)
+    yield NumberRow(group, None, "The same in requests", requests, "requests/s", limited)
     stamped = f"{test.stamps} stamps" if test.stamps == "kernel" else "stamps in user space"
     for name, found, how in (
         ("Error of its first token p99", test.first_token_error_p99_ns, stamped),
