@@ -37,7 +37,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tokenwatt_site.evidence import RequestRecord, Status
+from tokenwatt_site.evidence import Status
 from tokenwatt_site.measure import connection
 from tokenwatt_site.measure.client import PlannedRequest, Target, offer
 
@@ -159,9 +159,6 @@ def plan(rate: int) -> tuple[list[PlannedRequest], range]:
 
 
 def ours(planned: Sequence[PlannedRequest], port: int) -> Told:
-    def watch(_: int, __: Sequence[RequestRecord]) -> bool:
-        return False
-
     before = Cost.of()
     offered = offer(
         planned,
@@ -169,7 +166,7 @@ def ours(planned: Sequence[PlannedRequest], port: int) -> Told:
         repeat=1,
         trial=1,
         request_timeout_ns=60_000_000_000,
-        watch=watch,
+        watch=lambda *_: False,
     )
     after = Cost.of()
     tokens_ns: dict[int, tuple[int, int]] = {}
