@@ -21,6 +21,7 @@ from tokenwatt_site.evidence import (
     PowerLog,
     PowerSample,
     RequestRecord,
+    RequestWriter,
     Status,
     decode_power,
     decode_requests,
@@ -87,6 +88,15 @@ def test_request_records_come_back_as_they_were(records: list[RequestRecord]) ->
     data = encode_requests(records)
     assert decode_requests(data, source="x") == tuple(records)
     assert data.count(b"\n") == len(records) + 1
+
+
+@given(st.lists(request_records(), max_size=8), st.integers(0, 8))
+def test_records_written_as_they_come_are_the_same_bytes(
+    records: list[RequestRecord], cut: int
+) -> None:
+    writer = RequestWriter()
+    parts = (writer.header(), writer.lines(records[:cut]), writer.lines(records[cut:]))
+    assert b"".join(parts) == encode_requests(records)
 
 
 @given(power_logs)

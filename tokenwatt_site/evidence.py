@@ -142,38 +142,54 @@ _REQUEST_COLUMNS = (
 _POWER_COLUMNS = ("at_ns-previous_at_ns", "board", "power_mw", "energy_mj")
 
 
+class RequestWriter:
+    """Writes records as they come, all of them in one file."""
+
+    def __init__(self) -> None:
+        self._trial: tuple[int, int] | None = None
+        self._previous_ns = 0
+
+    def header(self) -> bytes:
+        """Return the first line."""
+        header: JsonValue = {"format": REQUESTS_FORMAT, "columns": list(_REQUEST_COLUMNS)}
+        return canonical_bytes(header) + b"\n"
+
+    def lines(self, records: Iterable[RequestRecord]) -> bytes:
+        """Return the lines of the next records."""
+        return b"".join(_line(self._row(record)) for record in records)
+
+    def _row(self, r: RequestRecord) -> list[int | None]:
+        if (r.repeat, r.trial) != self._trial:
+            self._trial, self._previous_ns = (r.repeat, r.trial), 0
+        row = [
+            r.repeat,
+            r.trial,
+            r.row,
+            r.due_ns - self._previous_ns,
+            _less(r.dialled_ns, r.due_ns),
+            _less(r.connected_ns, r.dialled_ns),
+            _less(r.sent_ns, r.due_ns),
+            _less(r.first_ns, r.due_ns),
+            _less(r.last_ns, r.first_ns),
+            r.end_ns - r.due_ns,
+            r.prompt_asked,
+            r.prompt_tokens,
+            r.cached_tokens,
+            r.output_asked,
+            r.output_tokens,
+            r.first_tokens,
+            r.events,
+            r.uncertainty_ns,
+            int(r.status),
+        ]
+        self._previous_ns = r.due_ns
+        return row
+
+
 def encode_requests(records: Iterable[RequestRecord]) -> bytes:
     """Return the uncompressed evidence bytes of `records`, in the order given."""
-
-    def rows() -> Iterator[list[int | None]]:
-        trial, previous = None, 0
-        for r in records:
-            if (r.repeat, r.trial) != trial:
-                trial, previous = (r.repeat, r.trial), 0
-            yield [
-                r.repeat,
-                r.trial,
-                r.row,
-                r.due_ns - previous,
-                _less(r.dialled_ns, r.due_ns),
-                _less(r.connected_ns, r.dialled_ns),
-                _less(r.sent_ns, r.due_ns),
-                _less(r.first_ns, r.due_ns),
-                _less(r.last_ns, r.first_ns),
-                r.end_ns - r.due_ns,
-                r.prompt_asked,
-                r.prompt_tokens,
-                r.cached_tokens,
-                r.output_asked,
-                r.output_tokens,
-                r.first_tokens,
-                r.events,
-                r.uncertainty_ns,
-                int(r.status),
-            ]
-            previous = r.due_ns
-
-    return _encode({"format": REQUESTS_FORMAT, "columns": list(_REQUEST_COLUMNS)}, rows())
+    writer = RequestWriter()
+    return writer.header() + writer.lines(records)
 
 
 def decode_requests(data: bytes, *, source: str) -> tuple[RequestRecord, ...]:
@@ -386,9 +402,11 @@ _STATUS_BY_CODE = {int(status): status for status in Status}
 
 
 def _encode(header: JsonValue, rows: Iterable[list[int | None]]) -> bytes:
-    lines = [canonical_bytes(header)]
-    lines += [json.dumps(row, separators=(",", ":")).encode() for row in rows]
-    return b"\n".join(lines) + b"\n"
+    return canonical_bytes(header) + b"\n" + b"".join(map(_line, rows))
+
+
+def _line(row: list[int | None]) -> bytes:
+    return json.dumps(row, separators=(",", ":")).encode() + b"\n"
 
 
 def _decode(data: bytes, source: str) -> tuple[JsonValue, Iterator[tuple[int, list[int]]]]:

@@ -107,7 +107,7 @@ class RunningEmitter:
         plan = [self._planned(first_row + index, due_ns) for index, due_ns in enumerate(due)]
         end_ns = due[-1] + shape.full_ns + _GRACE_NS
 
-        def watch(now_ns: int, _: Sequence[RequestRecord]) -> bool:
+        def watch(now_ns: int, *_: Sequence[RequestRecord]) -> bool:
             return now_ns > end_ns
 
         offered = offer(

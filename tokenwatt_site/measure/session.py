@@ -348,7 +348,8 @@ class _Session:
             # Asking an attached engine takes a connection; the hot path must not wait for it.
             alive=engine.alive if spec.endpoint.start == "launch" else lambda: True,
             report=self._events.progress,
-            keep=lambda records: self.work.keep_requests(number, records),
+            keep=self.work.begin_requests(number),
+            folder=self.work.path,
         )
         self.work.keep_requests(number, offered.records)
         end = self._journal.append(
