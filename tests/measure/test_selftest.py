@@ -87,6 +87,14 @@ def test_an_answer_is_a_stream_of_the_tokens_asked_for_with_usage_and_an_end() -
     assert again.tokens_ns == {}
 
 
+def test_a_stranger_on_its_port_takes_nothing_from_the_others() -> None:
+    with emitting(Shape(tokens=4, interval_ns=1_000_000, input_tokens=1)) as emitter:
+        with socket.create_connection(("127.0.0.1", port_of(emitter)), timeout=30) as sock:
+            sock.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert sock.recv(1) == b""
+        assert ask(port_of(emitter), 2, 4).startswith(b"HTTP/1.1 200 OK")
+
+
 def test_a_client_that_goes_away_takes_nothing_from_the_others() -> None:
     with emitting(Shape(tokens=4, interval_ns=1_000_000, input_tokens=1)) as emitter:
         with contextlib.closing(socket.create_connection(("127.0.0.1", port_of(emitter)))) as sock:
@@ -118,12 +126,19 @@ def test_a_server_that_ends_too_early_is_the_machine_s_problem() -> None:
             emitter.attempt(due_ns(drawn(), 10**9), 10**9, Tolerances.of(LOOSE))
 
 
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        ("false", "self-test ended; found exit code 1"),
+        ("/no/such/program", r"did not start \(No such file"),
+    ],
+)
 def test_a_server_that_does_not_start_is_the_machine_s_problem(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, program: str, words: str
 ) -> None:
-    monkeypatch.setattr(selftest.sys, "executable", "false")
+    monkeypatch.setattr(selftest.sys, "executable", program)
     with (
-        pytest.raises(EnvironmentProblem, match="self-test ended; found exit code 1"),
+        pytest.raises(EnvironmentProblem, match=words),
         emitting(Shape(tokens=4, interval_ns=1_000_000, input_tokens=1)),
     ):
         pass

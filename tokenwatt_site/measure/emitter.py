@@ -185,9 +185,13 @@ class Emitter:
             return
         stream.received += data
         head, blank, body = bytes(stream.received).partition(b"\r\n\r\n")
-        if not blank or len(body) < int(head.lower().rpartition(b"content-length:")[2]):
+        try:
+            if not blank or len(body) < int(head.lower().rpartition(b"content-length:")[2]):
+                return
+            row, tokens = (int(part.partition(b":")[2]) for part in body.split(b",", 2)[:2])
+        except ValueError:  # not our client: a port of the loopback is open to all of the machine
+            self._close(stream)
             return
-        row, tokens = (int(part.partition(b":")[2]) for part in body.split(b",", 2)[:2])
         stream.received.clear()
         stream.row, stream.tokens, stream.sent = row, tokens, 0
         stream.due_ns = time.monotonic_ns() + self._first_ns

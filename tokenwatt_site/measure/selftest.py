@@ -72,14 +72,7 @@ def emitting(shape: Shape) -> Iterator[RunningEmitter]:
     Raises:
         EnvironmentProblem: it did not start.
     """
-    module = "tokenwatt_site.measure.emitter"
-    # A session of its own: Ctrl-C is for us, who close its standard input then.
-    with subprocess.Popen(
-        [sys.executable, "-m", module, str(FIRST_NS), str(shape.interval_ns)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        start_new_session=True,
-    ) as process:
+    with _started(shape) as process:
         try:
             yield RunningEmitter(process, shape)
         finally:
@@ -89,6 +82,22 @@ def emitting(shape: Shape) -> Iterator[RunningEmitter]:
                 process.wait(_STOP_S)
             except subprocess.TimeoutExpired:
                 process.kill()
+
+
+def _started(shape: Shape) -> subprocess.Popen[bytes]:
+    module = "tokenwatt_site.measure.emitter"
+    try:
+        # A session of its own: Ctrl-C is for us, who close its standard input then.
+        return subprocess.Popen(
+            [sys.executable, "-m", module, str(FIRST_NS), str(shape.interval_ns)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise EnvironmentProblem(
+            Problem(f"the server of the client's self-test did not start ({error.strerror})")
+        ) from error
 
 
 class RunningEmitter:
