@@ -38,7 +38,8 @@ class Trial:
     """One trial as the journal tells it, with its requests and the realisation it offered.
 
     `abandoned`: the repeat was launched again later, so this trial is of another launch.
-    `chat_overhead` is how many tokens the chat template adds; 0 for completions.
+    `chat_overhead` is how many tokens the engine adds to a text: of the chat template, or of what
+    begins a completion's prompt; 0 for token ids.
     """
 
     repeat: int

@@ -20,9 +20,10 @@ from tokenwatt_site.measure.endpoint import read_back
 from tokenwatt_site.measure.preflight import compare, preflight
 from tokenwatt_site.measure.session import Events
 from tokenwatt_site.measure.trial import run_trial
+from tokenwatt_site.prompts import Ids, common_words, trial_key
 from tokenwatt_site.run import Run
 from tokenwatt_site.spec import parse_spec
-from tokenwatt_site.workload import prompt_ids, prompt_words, trial_key, workload_of
+from tokenwatt_site.workload import workload_of
 
 pytestmark = pytest.mark.engine
 
@@ -44,13 +45,12 @@ def attached(demo_spec, engine, api="completions", **setup):
     return parse_spec(value, source="test")
 
 
-def prompt(spec):
-    def fresh(number, tokens):
-        if spec.endpoint.api == "chat":
-            return prompt_words(KEY, number, tokens)
-        return prompt_ids(KEY, number, tokens, spec.endpoint.vocabulary)
+def prompts(spec):
+    return common_words() if spec.endpoint.api == "chat" else Ids(spec.endpoint.vocabulary)
 
-    return fresh
+
+def prompt(spec):
+    return lambda number, tokens: prompts(spec).prompt(KEY, number, tokens)
 
 
 @pytest.fixture(scope="module")
@@ -116,6 +116,7 @@ def test_a8_tokens_come_from_usage_in_both_dialects_of_the_engine(demo_spec, eng
         trial=1,
         rate_urps=4_000_000,
         nonce="ef" * 32,
+        prompts=prompts(spec),
         chat_overhead=overhead,
         trials_left=1,
         alive=engine.alive,

@@ -91,7 +91,7 @@ def lab(monkeypatch):
     monkeypatch.setattr(session, "attach", lab.engine)
     monkeypatch.setattr(session, "run_trial", lab.run_trial)
     monkeypatch.setattr(session, "read_back", lambda *_: facts)
-    monkeypatch.setattr(session, "preflight", lambda *_: Preflight(False, 0, 0, True))
+    monkeypatch.setattr(session, "preflight", lambda *_, **__: Preflight(False, 0, 0, True))
     monkeypatch.setattr(session, "open_meter", lambda *_: "this machine has no boards")
     return lab
 

@@ -8,9 +8,10 @@ from tests.support.runs import small_spec
 from tokenwatt_site.evidence import Status
 from tokenwatt_site.measure.client import Target
 from tokenwatt_site.measure.trial import plan_requests, run_trial
+from tokenwatt_site.prompts import Ids, common_words, trial_key
 from tokenwatt_site.simulate.script import Script
 from tokenwatt_site.simulate.server import SimulatedServer
-from tokenwatt_site.workload import trial_key, workload_of
+from tokenwatt_site.workload import workload_of
 
 NONCE = "ab" * 32
 FAST = 200_000_000  # 200 requests/s
@@ -31,6 +32,7 @@ def offered(spec, script, *, rate_urps=FAST, alive=lambda: True, seen=None, kept
             trial=3,
             rate_urps=rate_urps,
             nonce=NONCE,
+            prompts=common_words() if spec.endpoint.api == "chat" else Ids(32000),
             chat_overhead=2,
             trials_left=1,
             alive=alive,
@@ -83,7 +85,14 @@ def test_progress_counts_what_was_sent_and_names_the_objectives():
 def test_a_chat_prompt_leaves_room_for_the_template():
     spec = spec_for("chat")
     realisation = workload_of(spec.setup).realisation(1, lead_in=0, scored=10, tail=0)
-    plan = plan_requests(spec, realisation, FAST, trial_key(NONCE, "c", 1, 1), 4)
+    plan = plan_requests(
+        spec,
+        realisation,
+        FAST,
+        key=trial_key(NONCE, "c", 1, 1),
+        prompts=common_words(),
+        chat_overhead=4,
+    )
     for planned, row in zip(plan, realisation.rows, strict=True):
         words = json.loads(planned.body)["messages"][0]["content"].split()
         assert len(words) == max(1, row.input_tokens - 4)
