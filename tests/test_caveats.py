@@ -3,7 +3,9 @@
 import pytest
 
 from tests.support.runs import small_spec, spec_in_mode
-from tokenwatt_site.caveats import caveats, not_recorded
+from tokenwatt_site.caveats import caveats, circumstances, not_recorded
+from tokenwatt_site.journal import GENESIS, Entry
+from tokenwatt_site.prompts import Ids, Words, common_words
 from tokenwatt_site.run import MetricClaim, RepeatClaim
 
 
@@ -66,3 +68,40 @@ def test_fields_not_recorded_are_found_at_any_depth():
     assert not_recorded(setup) == ("a", "b.1.c")
     found = said(small_spec())["Setup fields that were not recorded"]
     assert "accelerator.power_limit_w" in found
+
+
+def told_of(*prompts):
+    journal = [
+        Entry(seq=n, at="now", event="launch", prev=GENESIS, data=data)
+        for n, data in enumerate(prompts)
+    ]
+    return {item.what: item.why for item in circumstances(small_spec(), journal, ())}
+
+
+def launch(prompts):
+    return {"repeat": 1, "engine_started": "now", "prompts": prompts.to_json()}
+
+
+def test_prompts_of_words_are_said_with_the_length_of_their_list():
+    checked = Words(("a", "b", "c"), "tokenizer file", tokenizer_sha256="0" * 64)
+    assert told_of(launch(checked)) == {
+        "All tokens of the vocabulary": "Prompts are random words, out of a list of 3."
+    }
+
+
+def test_words_that_no_tokenizer_counted_are_said():
+    found = told_of(launch(common_words()))
+    assert "No tokenizer was at hand" in found["Prompts of exact length"]
+    assert "out of a list of 199" in found["All tokens of the vocabulary"]
+
+
+def test_prompts_of_ids_are_random_tokens_and_that_is_all():
+    assert told_of(launch(Ids(32000))) == {}
+    assert "random tokens" in said(small_spec())["Natural text"]
+
+
+@pytest.mark.parametrize(
+    "told", [{}, *({"prompts": p} for p in (None, 5, [], {}, {"kind": "text", "words": "many"}))]
+)
+def test_a_journal_that_tells_nothing_of_prompts_says_nothing_of_them(told):
+    assert told_of({"repeat": 1, "engine_started": "now", **told}) == {}

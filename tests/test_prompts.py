@@ -1,6 +1,7 @@
 """A prompt is the beginning of a stream of tokens, has the asked length, and can be made again."""
 
 import hashlib
+import zlib
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -35,25 +36,28 @@ def tokens_of(prompt):
 class ToyTokenizer:
     """Counts by rules: words of several tokens, at the start or anywhere; pairs that are one token.
 
-    `begins` is what it counts at the start of every text.
+    `begins` is what it counts at the start of every text; `unknown` words are all the same token.
     """
 
     anywhere: dict[str, int] = field(default_factory=dict)
     at_start: dict[str, int] = field(default_factory=dict)
     merged: set[tuple[str, str]] = field(default_factory=set)
+    unknown: frozenset[str] = frozenset()
     begins: int = 0
     asked: int = 0
     source = "tokenizer file"
     name = "toy.json"
     sha256 = "0" * 64
 
-    def count(self, text):
+    def tokenize(self, text):
         self.asked += 1
         words = text.split(" ")
-        total = sum(self.anywhere.get(word, 1) for word in words)
-        total += self.at_start.get(words[0], 0)
-        total -= sum(pair in self.merged for pair in pairwise(words))
-        return self.begins + total
+        ids = [1] * (self.begins + self.at_start.get(words[0], 0))
+        for before, word in pairwise(["", *words]):
+            if (before, word) not in self.merged:
+                own = 0 if word in self.unknown else zlib.crc32(word.encode())
+                ids += [own] * self.anywhere.get(word, 1)
+        return ids
 
 
 def numbered(count, first="w"):
@@ -164,8 +168,8 @@ def test_only_words_of_one_token_at_the_start_and_after_another_are_chosen(
 
 def test_a_word_that_is_one_token_only_at_the_start_is_left_out():
     class Tokenizer(ToyTokenizer):
-        def count(self, text):
-            return super().count(text) + sum(word == "w7" for word in text.split(" ")[1:])
+        def tokenize(self, text):
+            return super().tokenize(text) + [7] * text.split(" ")[1:].count("w7")
 
     assert "w7" not in choose(Tokenizer(), numbered(100), count_all=True).words
 
@@ -181,6 +185,11 @@ def test_words_of_a_later_block_show_that_the_first_block_is_of_two_tokens_each(
     halves = dict.fromkeys(numbered(ENOUGH_WORDS, "x"), 2)
     chosen = choose(ToyTokenizer(anywhere=halves), (*halves, *numbered(80)), count_all=True)
     assert (chosen.words, chosen.added) == (numbered(80), 0)
+
+
+def test_words_that_the_tokenizer_does_not_know_are_left_out_as_they_are_one_token_together():
+    chosen = choose(ToyTokenizer(unknown=frozenset(MANY[10:40])), MANY[:100], count_all=True)
+    assert chosen.words == MANY[:10] + MANY[40:100]
 
 
 @pytest.mark.parametrize("good", [0, MIN_WORDS - 1])
@@ -209,7 +218,7 @@ def test_tokens_that_reach_over_many_words_are_refused_before_the_load():
 
 
 def test_a_prompt_that_is_counted_otherwise_is_refused_with_file_found_and_expected():
-    words = Words(("a", "b"), "tokenizer file", tokenizer="toy.json", count=lambda _: 41)
+    words = Words(("a", "b"), "tokenizer file", tokenizer="toy.json", tokenize=lambda _: [1] * 41)
     with pytest.raises(EnvironmentProblem) as caught:
         words.prompt(KEY, 0, 40)
     (problem,) = caught.value.problems

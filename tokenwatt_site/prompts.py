@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import struct
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
@@ -72,7 +73,8 @@ class Words:
         tokenizer: the file or URL of the tokenizer, for errors.
         tokenizer_sha256: of the tokenizer's file.
         added: how many tokens the tokenizer counts beside the words of any text.
-        count: counts every prompt that is made; None where that would cost a request.
+        tokenize: gives the tokens of every prompt that is made, to count them; None where that
+            would cost a request.
     """
 
     words: tuple[str, ...]
@@ -80,7 +82,7 @@ class Words:
     tokenizer: str | None = None
     tokenizer_sha256: str | None = None
     added: int = 0
-    count: Callable[[str], int] | None = field(default=None, repr=False, compare=False)
+    tokenize: Callable[[str], Sequence[int]] | None = field(default=None, repr=False, compare=False)
 
     def prompt(self, key: bytes, stream: int, tokens: int, shared: int = 0) -> str:
         """Return the first `tokens` words of a stream; see `Ids.prompt`.
@@ -90,8 +92,8 @@ class Words:
         """
         numbers = _numbers(key, stream, tokens, shared)
         text = " ".join(self.words[n % len(self.words)] for n in numbers)
-        if self.count is not None and text:
-            _require(self.count(text), tokens + self.added, self.tokenizer)
+        if self.tokenize is not None and text:
+            _require(len(self.tokenize(text)), tokens + self.added, self.tokenizer)
         return text
 
     def __str__(self) -> str:
@@ -116,7 +118,7 @@ Prompts: TypeAlias = Ids | Words
 
 
 class Tokenizer(Protocol):
-    """Counts the tokens of a text, without those that begin or end every prompt if it can."""
+    """Gives the tokens of a text, without those that begin or end every prompt if it can."""
 
     @property
     def source(self) -> Source: ...
@@ -129,7 +131,7 @@ class Tokenizer(Protocol):
     def sha256(self) -> str | None:
         """Of its file."""
 
-    def count(self, text: str) -> int: ...
+    def tokenize(self, text: str) -> Sequence[int]: ...
 
 
 def common_words() -> Words:
@@ -140,11 +142,11 @@ def common_words() -> Words:
 def choose(tokenizer: Tokenizer, candidates: Sequence[str], *, count_all: bool) -> Words:
     """Return the first ENOUGH_WORDS of `candidates` that are one token wherever they stand.
 
-    Each is counted at the start of a text and after another word; then whole prompts of all of them
-    are counted in several orders.
+    Each is tokenized at the start of a text and after another word; then whole prompts of all of
+    them are in several orders. Words of equal tokens are left out: they are unknown ones.
 
     Args:
-        tokenizer: who counts.
+        tokenizer: who says what a token is.
         candidates: words without spaces, each once, in the order of preference.
         count_all: have every prompt counted when it is made.
 
@@ -157,12 +159,14 @@ def choose(tokenizer: Tokenizer, candidates: Sequence[str], *, count_all: bool) 
     for start in range(0, len(candidates), ENOUGH_WORDS):
         if len(chosen) >= ENOUGH_WORDS:
             break
-        counts = {word: tokenizer.count(word) for word in candidates[start:][:ENOUGH_WORDS]}
+        block = candidates[start : start + ENOUGH_WORDS]
+        tokens = {word: tuple(tokenizer.tokenize(word)) for word in block}
         # Of many words one is a single token: what it has more, the tokenizer adds to any text.
-        least = min(counts.values()) - 1
+        least = min(map(len, tokens.values())) - 1
         if added is None or least < added:
             added, chosen = least, []
-        first = [word for word, count in counts.items() if count == 1 + added]
+        times = Counter(tokens.values())
+        first = [w for w, found in tokens.items() if len(found) == 1 + added and times[found] == 1]
         chosen += _after_another(tokenizer, first, added)
     if len(chosen) < MIN_WORDS or added is None:
         raise EnvironmentProblem(
@@ -181,16 +185,16 @@ def choose(tokenizer: Tokenizer, candidates: Sequence[str], *, count_all: bool) 
         tokenizer=tokenizer.name,
         tokenizer_sha256=tokenizer.sha256,
         added=added,
-        count=tokenizer.count if count_all else None,
+        tokenize=tokenizer.tokenize if count_all else None,
     )
     for stream in range(_TRIED_PROMPTS):
-        tokens = 2 * ENOUGH_WORDS
-        counted = tokenizer.count(words.prompt(_TRIED_KEY, stream, tokens))
-        _require(counted, tokens + added, tokenizer.name)
+        found = tokenizer.tokenize(words.prompt(_TRIED_KEY, stream, _TRIED_TOKENS))
+        _require(len(found), _TRIED_TOKENS + added, tokenizer.name)
     return words
 
 
 _TRIED_PROMPTS = 4
+_TRIED_TOKENS = 2 * ENOUGH_WORDS
 _TRIED_KEY = bytes(32)
 
 
@@ -202,7 +206,7 @@ def _after_another(tokenizer: Tokenizer, words: list[str], added: int) -> list[s
     before = words[0]
 
     def single(part: list[str]) -> list[str]:
-        if tokenizer.count(" ".join([before, *part])) == 1 + len(part) + added:
+        if len(tokenizer.tokenize(" ".join([before, *part]))) == 1 + len(part) + added:
             return part
         if len(part) == 1:
             return []

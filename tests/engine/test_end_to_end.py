@@ -16,9 +16,10 @@ from tokenwatt_site.commands.verify import verify
 from tokenwatt_site.errors import EngineError, ReadBackError
 from tokenwatt_site.evidence import Status
 from tokenwatt_site.measure.client import Target
-from tokenwatt_site.measure.endpoint import read_back
+from tokenwatt_site.measure.endpoint import Prober, read_back
 from tokenwatt_site.measure.preflight import compare, preflight
 from tokenwatt_site.measure.session import Events
+from tokenwatt_site.measure.tokenizer import prompts_for
 from tokenwatt_site.measure.trial import run_trial
 from tokenwatt_site.prompts import Ids, common_words, trial_key
 from tokenwatt_site.run import Run
@@ -88,6 +89,28 @@ def test_the_preflight_passes_and_sees_the_traps_of_this_engine(demo_spec, engin
     assert found.accepts_unknown_model
     assert found.repeat_cached_tokens == 0
     assert (found.chat_overhead_tokens > 0) == (api == "chat")
+
+
+@pytest.mark.parametrize("api", ["completions", "chat"])
+def test_a13_a_text_made_by_the_tokenizer_of_the_engine_has_the_tokens_asked_for(
+    demo_spec, engine, api
+):
+    value = attached(demo_spec, engine, api).to_json()
+    value["endpoint"]["prompt"] = "text"
+    spec = parse_spec(value, source="test")
+    words = prompts_for(spec.endpoint, engine.url)
+    assert words.source == "server /tokenize"
+    found = preflight(
+        spec,
+        engine.url,
+        read_back(engine.url),
+        lambda number, tokens: words.prompt(KEY, number, tokens),
+        counted_by=words.tokenizer,
+    )
+    probe = Prober(spec, engine.url)
+    for tokens in (10, 100, 500):
+        reply = probe.ask(f"{tokens} tokens", words.prompt(KEY, tokens, tokens), 2)
+        assert reply.prompt_tokens == tokens + found.chat_overhead_tokens
 
 
 def test_an_output_that_the_context_would_cut_is_refused(demo_spec, engine):

@@ -1,11 +1,11 @@
-"""Who counts tokens: files that are made here, and every dialect of /tokenize, honest or not."""
+"""Who says what a token is: files made here, and each dialect of /tokenize, honest or not."""
 
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,11 @@ import pytest
 import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import models, pre_tokenizers
 
 from tests.measure.stub_engine import Answer, StubEngine, as_json, serving
 from tests.support.runs import small_spec
+from tests.support.tokenizer_files import byte_level, metaspace, over_words
 from tokenwatt_site.canonical import sha256_hex
 from tokenwatt_site.errors import EngineError, EnvironmentProblem, InputError
 from tokenwatt_site.measure.tokenizer import (
@@ -31,40 +32,6 @@ from tokenwatt_site.spec import Endpoint
 KEY = b"k" * 32
 OWN_WORDS = tuple(f"{a}{b}{c}" for a in "bdfgkm" for b in "aeiou" for c in ("lo", "na", "ri"))
 """90 words of no language."""
-
-
-@cache
-def byte_level(words: tuple[str, ...]) -> str:
-    """A BPE over bytes, where the space before a word is part of its token."""
-    tokenizer = tokenizers.Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=4000, show_progress=False, initial_alphabet=alphabet)
-    lines = [" ".join(words), " ".join(words[::-1]), *words]
-    tokenizer.train_from_iterator(lines * 3, trainer)
-    return tokenizer.to_str()
-
-
-@cache
-def metaspace(words: tuple[str, ...]) -> str:
-    """A BPE where each word begins with a mark, the first one too, and BOS begins each text."""
-    tokenizer = tokenizers.Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
-    trainer = trainers.BpeTrainer(vocab_size=4000, show_progress=False, special_tokens=["<s>"])
-    tokenizer.train_from_iterator([" ".join(words)] * 3, trainer)
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="<s> $A", special_tokens=[("<s>", 0)]
-    )
-    return tokenizer.to_str()
-
-
-def over_words(words: tuple[str, ...]) -> str:
-    """A BPE whose tokens reach over the spaces between words."""
-    tokenizer = tokenizers.Tokenizer(models.BPE())
-    tokenizer.normalizer = normalizers.Replace(" ", "▁")
-    trainer = trainers.BpeTrainer(vocab_size=4000, show_progress=False)
-    tokenizer.train_from_iterator([" ".join(words), " ".join(words[::-1])] * 3, trainer)
-    return tokenizer.to_str()
 
 
 MADE = {"byte level": byte_level, "metaspace": metaspace}
@@ -133,8 +100,8 @@ def test_a_file_that_cuts_or_fills_texts_counts_them_whole(tmp_path: Path) -> No
 
     file = TokenizerFile(written(tmp_path, tokenizer.to_str()))
 
-    assert file.count(" ".join(COMMON_WORDS[:50])) == 50
-    assert file.count(COMMON_WORDS[0]) == 1
+    assert len(file.tokenize(" ".join(COMMON_WORDS[:50]))) == 50
+    assert len(file.tokenize(COMMON_WORDS[0])) == 1
 
 
 def test_a_vocabulary_lists_its_plain_words_those_with_a_space_before_them_first(
@@ -178,6 +145,14 @@ def test_a_file_that_is_not_there_is_an_error_that_says_from_where_paths_count()
     assert "folder in which the command runs" in (problem.remedy or "")
 
 
+def test_words_that_a_tokenizer_knows_only_as_unknown_are_left_out(tmp_path: Path) -> None:
+    vocabulary = {word: n for n, word in enumerate(("?", *COMMON_WORDS[5:105]))}
+    tokenizer = tokenizers.Tokenizer(models.WordLevel(vocabulary, unk_token="?"))  # noqa: S106
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+
+    assert prompts_by_file(written(tmp_path, tokenizer.to_str())).words == COMMON_WORDS[5:105]
+
+
 def test_a_tokenizer_with_few_words_is_refused_by_its_file(tmp_path: Path) -> None:
     name = written(tmp_path, metaspace(OWN_WORDS[:20]))
 
@@ -192,40 +167,42 @@ def test_a_tokenizer_whose_tokens_reach_over_words_is_refused(tmp_path: Path) ->
         prompts_by_file(written(tmp_path, over_words(COMMON_WORDS)))
 
 
-Count = Callable[[str], int]
-Dialect = Callable[[dict[str, Any], Count], Answer]
+ToIds = Callable[[str], list[int]]
+Dialect = Callable[[dict[str, Any], ToIds], Answer]
 
 
-def vllm(body: dict[str, Any], count: Count) -> Answer:
+def vllm(body: dict[str, Any], ids: ToIds) -> Answer:
     assert body["add_special_tokens"] is False
-    n = count(body["prompt"])
-    return as_json({"count": n, "max_model_len": 8192, "tokens": [5] * n, "token_strs": None})
+    found = ids(body["prompt"])
+    return as_json(
+        {"count": len(found), "max_model_len": 8192, "tokens": found, "token_strs": None}
+    )
 
 
-def sglang(body: dict[str, Any], count: Count) -> Answer:
-    n = count(body["prompt"])
-    return as_json({"tokens": [5] * n, "count": n, "max_model_len": -1})
+def sglang(body: dict[str, Any], ids: ToIds) -> Answer:
+    found = ids(body["prompt"])
+    return as_json({"tokens": found, "count": len(found), "max_model_len": -1})
 
 
-def llama_cpp(body: dict[str, Any], count: Count) -> Answer:
-    return as_json({"tokens": [5] * count(body["content"])})
+def llama_cpp(body: dict[str, Any], ids: ToIds) -> Answer:
+    return as_json({"tokens": ids(body["content"])})
 
 
-def tgi(body: dict[str, Any], count: Count) -> Answer:
-    words = [{"id": 5, "text": "w", "start": 0, "stop": 1}] * count(body["inputs"])
-    return as_json([{"id": 1, "text": "<s>", "start": 0, "stop": 0}, *words])
+def tgi(body: dict[str, Any], ids: ToIds) -> Answer:
+    found = [1, *ids(body["inputs"])]
+    return as_json([{"id": n, "text": "w", "start": 0, "stop": 1} for n in found])
 
 
 DIALECTS = [vllm, sglang, llama_cpp, tgi]
 
 
-def by_words(text: str) -> int:
-    return len(text.split())
+def by_words(text: str) -> list[int]:
+    return [zlib.crc32(word.encode()) >> 1 for word in text.split()]
 
 
 @contextmanager
-def asked(dialect: Dialect, count: Count = by_words, **more: Any) -> Iterator[str]:
-    engine = StubEngine(tokenize=lambda body: dialect(body, count), **more)
+def asked(dialect: Dialect, ids: ToIds = by_words, **more: Any) -> Iterator[str]:
+    engine = StubEngine(tokenize=lambda body: dialect(body, ids), **more)
     with serving(engine) as url:
         yield url
 
@@ -239,17 +216,17 @@ def endpoint(**changes: Any) -> Endpoint:
 def test_the_tokenizer_of_an_engine_is_asked_in_its_own_dialect(dialect: Dialect) -> None:
     odd = {*COMMON_WORDS[3:9], *COMMON_WORDS[100:110]}
 
-    def count(text: str) -> int:
-        return sum(2 if word in odd else 1 for word in text.split())
+    def ids(text: str) -> list[int]:
+        return [n for word in text.split() for n in by_words(word) * (1 + (word in odd))]
 
-    with asked(dialect, count) as url:
+    with asked(dialect, ids) as url:
         prompts = prompts_for(endpoint(api="chat"), url)
 
     assert isinstance(prompts, Words)
     assert prompts.words == tuple(word for word in COMMON_WORDS if word not in odd)
     assert (prompts.source, prompts.tokenizer) == ("server /tokenize", f"{url}/tokenize")
     assert prompts.added == (dialect is tgi)
-    assert prompts.count is None
+    assert prompts.tokenize is None
 
 
 def test_an_engine_without_a_tokenizer_gets_the_common_words_and_that_is_told() -> None:
@@ -285,7 +262,7 @@ def test_an_engine_that_wants_a_key_is_asked_with_it(monkeypatch: pytest.MonkeyP
 
 def test_an_engine_whose_words_are_several_tokens_each_is_refused_by_its_address() -> None:
     with (
-        asked(vllm, lambda text: 3 * len(text.split())) as url,
+        asked(vllm, lambda text: 3 * by_words(text)) as url,
         pytest.raises(EnvironmentProblem, match="too few words") as caught,
     ):
         prompts_for(endpoint(api="chat"), url)
@@ -341,9 +318,9 @@ def test_an_engine_that_refuses_to_tokenize_has_no_tokenizer(status: int) -> Non
 def test_an_engine_that_stops_tokenizing_half_way_is_an_error() -> None:
     counted: list[str] = []
 
-    def tired(body: dict[str, Any], count: Count) -> Answer:
+    def tired(body: dict[str, Any], ids: ToIds) -> Answer:
         counted.append(body["prompt"])
-        return vllm(body, count) if len(counted) < 50 else (503, {}, b"{}")
+        return vllm(body, ids) if len(counted) < 50 else (503, {}, b"{}")
 
     with asked(tired) as url, pytest.raises(EngineError, match="found HTTP 503"):
         prompts_for(endpoint(api="chat"), url)

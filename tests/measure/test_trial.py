@@ -5,10 +5,11 @@ import json
 import pytest
 
 from tests.support.runs import small_spec
+from tokenwatt_site.errors import EnvironmentProblem
 from tokenwatt_site.evidence import Status
 from tokenwatt_site.measure.client import Target
 from tokenwatt_site.measure.trial import plan_requests, run_trial
-from tokenwatt_site.prompts import Ids, common_words, trial_key
+from tokenwatt_site.prompts import Ids, Words, common_words, trial_key
 from tokenwatt_site.simulate.script import Script
 from tokenwatt_site.simulate.server import SimulatedServer
 from tokenwatt_site.workload import workload_of
@@ -97,6 +98,25 @@ def test_a_chat_prompt_leaves_room_for_the_template():
         words = json.loads(planned.body)["messages"][0]["content"].split()
         assert len(words) == max(1, row.input_tokens - 4)
         assert planned.prompt_asked == row.input_tokens
+
+
+def test_a_text_for_completions_is_asked_as_text_and_leaves_room_for_what_begins_it():
+    spec = spec_for(endpoint__prompt="text")
+    realisation = workload_of(spec.setup).realisation(1, lead_in=0, scored=10, tail=0)
+    plan = plan_requests(
+        spec, realisation, FAST, key=b"k" * 32, prompts=common_words(), chat_overhead=1
+    )
+    asked = [json.loads(planned.body)["prompt"].split() for planned in plan]
+    assert [len(words) for words in asked] == [row.input_tokens - 1 for row in realisation.rows]
+    assert len({tuple(words) for words in asked}) == len(asked)
+
+
+def test_a_prompt_that_the_tokenizer_counts_otherwise_stops_a_trial_before_its_load():
+    spec = spec_for(endpoint__prompt="text")
+    realisation = workload_of(spec.setup).realisation(1, lead_in=0, scored=10, tail=0)
+    words = Words(("a", "b"), "tokenizer file", tokenizer="t.json", tokenize=lambda _: [1, 2, 3])
+    with pytest.raises(EnvironmentProblem, match=r"t\.json: counts another number"):
+        plan_requests(spec, realisation, FAST, key=b"k" * 32, prompts=words, chat_overhead=0)
 
 
 def test_c1_what_was_seen_of_a_trial_that_is_broken_off_is_kept():

@@ -1,4 +1,4 @@
-"""Who counts tokens before the load: a tokenizer's file, or the engine's own /tokenize.
+"""Who says before the load what a token is: a tokenizer's file, or the engine's own /tokenize.
 
 The one user of the library `tokenizers`.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -51,8 +52,9 @@ class TokenizerFile:
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
 
-    def count(self, text: str) -> int:
-        return len(self._tokenizer.encode(text, add_special_tokens=False))
+    def tokenize(self, text: str) -> Sequence[int]:
+        """Return the ids of a text, without special tokens around it."""
+        return self._tokenizer.encode(text, add_special_tokens=False).ids
 
     def vocabulary_words(self) -> tuple[str, ...]:
         """Return the lower-case words of its vocabulary in the order of their ids.
@@ -91,8 +93,8 @@ class ServerTokenizer:
         """
         return self._ask(COMMON_WORDS[0]).status == 200
 
-    def count(self, text: str) -> int:
-        """Return how many tokens `text` has.
+    def tokenize(self, text: str) -> Sequence[int]:
+        """Return the ids of a text.
 
         Raises:
             EngineError: no whole answer, or one that is no list of tokens.
@@ -107,12 +109,14 @@ class ServerTokenizer:
         told, tokens = None, value
         if isinstance(value, dict):
             told, tokens = value.get("count"), value.get("tokens")
-        if not isinstance(tokens, list) or not tokens or not all(map(_is_token, tokens)):
+        listed = tokens if isinstance(tokens, list) else []
+        ids = [known for token in listed if (known := _id(token)) is not None]
+        if not ids or len(ids) != len(listed):
             raise self._no_tokens(clean_text(json.dumps(value), limit=80))
-        if told is not None and (type(told) is not int or told != len(tokens)):
+        if told is not None and (type(told) is not int or told != len(ids)):
             shown = clean_text(json.dumps(told), limit=40)
-            raise self._no_tokens(f"a count of {shown} beside {len(tokens)} tokens")
-        return len(tokens)
+            raise self._no_tokens(f"a count of {shown} beside {len(ids)} tokens")
+        return ids
 
     def _ask(self, text: str) -> Answer:
         body: dict[str, JsonValue] = {
@@ -152,10 +156,10 @@ def _of_file(name: str, problem: Problem) -> Problem:
     )
 
 
-def _is_token(value: JsonValue) -> bool:
+def _id(value: JsonValue) -> int | None:
     if isinstance(value, dict):
         value = value.get("id")
-    return type(value) is int and 0 <= value < 2**31
+    return value if type(value) is int and 0 <= value < 2**31 else None
 
 
 def prompts_by_file(name: str) -> Words:
