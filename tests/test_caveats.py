@@ -1,9 +1,12 @@
 """What a run does not cover is said, with the reason, and nothing else is."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from tests.support.runs import small_spec, spec_in_mode
 from tokenwatt_site.caveats import caveats, circumstances, not_recorded
+from tokenwatt_site.evidence import Status
 from tokenwatt_site.journal import GENESIS, Entry
 from tokenwatt_site.prompts import Ids, Words, common_words
 from tokenwatt_site.run import MetricClaim, RepeatClaim
@@ -105,3 +108,19 @@ def test_prompts_of_ids_are_random_tokens_and_that_is_all():
 )
 def test_a_journal_that_tells_nothing_of_prompts_says_nothing_of_them(told):
     assert told_of({"repeat": 1, "engine_started": "now", **told}) == {}
+
+
+@pytest.mark.parametrize(
+    ("api", "overhead", "what"),
+    [
+        ("chat", 30, "Prompts shorter than the chat template"),
+        ("completions", 1, "Prompts shorter than what begins them"),
+        ("completions", 0, None),
+    ],
+)
+def test_prompts_that_what_is_added_to_them_outweighs_are_counted(api, overhead, what):
+    record = SimpleNamespace(status=Status.HTTP_ERROR, prompt_asked=1)
+    trial = SimpleNamespace(scored=(record, record), chat_overhead=overhead, window_ns=(10**12, 0))
+    found = circumstances(small_spec(endpoint__api=api), (), (trial,))
+    assert [item.what for item in found] == ([] if what is None else [what])
+    assert all(item.why.startswith("2 requests") for item in found)

@@ -162,7 +162,8 @@ def choose(tokenizer: Tokenizer, candidates: Sequence[str], *, count_all: bool) 
         block = candidates[start : start + ENOUGH_WORDS]
         tokens = {word: tuple(tokenizer.tokenize(word)) for word in block}
         # Of many words one is a single token: what it has more, the tokenizer adds to any text.
-        least = min(map(len, tokens.values())) - 1
+        # A word without a token is made of characters that it leaves out.
+        least = min((len(found) for found in tokens.values() if found), default=1) - 1
         if added is None or least < added:
             added, chosen = least, []
         times = Counter(tokens.values())
