@@ -22,7 +22,7 @@ def evidence_of(builder, edit=lambda records: records, power=None):
         Entry(seq=i, at=f"2026-01-01T00:00:{i:02}Z", event=event, prev="0" * 64, data=data)
         for i, (event, data) in enumerate(builder.journal_plan())
     )
-    return Evidence(lines, tuple(edit(builder.requests())), power)
+    return Evidence(lines, tuple(edit(builder.requests())), power, builder.trace)
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,9 @@ from pydantic import ValidationError
 
 from tests.support.runs import small_spec, small_spec_dict
 from tokenwatt_site.errors import InputError, SpecError
+from tokenwatt_site.lengths import Lognormal
 from tokenwatt_site.spec import (
     NOT_RECORDED,
-    Lognormal,
     Objective,
     Setup,
     configuration_id,

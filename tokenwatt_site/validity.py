@@ -108,10 +108,20 @@ def _token_fault(trial: Trial) -> Fault | None:
     more = sum((r.output_tokens or 0) > r.output_asked for r in trial.records)
     if more:
         return Fault(f"{more} answers had more tokens than were asked for")
-    cached = sum(r.cached_tokens or 0 for r in trial.records)
-    prompted = sum(found for found, _ in told)
-    if cached > MAX_CACHED_SHARE * prompted:
-        return Fault(f"{cached} of {prompted} prompt tokens came from the engine's cache")
+    return _cache_fault(trial, prompted=sum(found for found, _ in told))
+
+
+def _cache_fault(trial: Trial, prompted: int) -> Fault | None:
+    """Say that more came from the engine's cache than what earlier requests of the trial held."""
+    excess = 0
+    sent_before = trial.realisation.sent_before()
+    for record, known in zip(trial.records, sent_before, strict=False):  # it may have ended early
+        # A chat template begins before the prompt does, so what is cached of both has it too.
+        explained = known + trial.chat_overhead if known else 0
+        excess += max(0, (record.cached_tokens or 0) - explained)
+    if excess > MAX_CACHED_SHARE * prompted:
+        beyond = " beyond what was sent before" if any(sent_before) else ""
+        return Fault(f"{excess} of {prompted} prompt tokens came from the engine's cache{beyond}")
     return None
 
 

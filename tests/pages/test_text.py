@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 
 from tests.support.runs import small_spec
 from tokenwatt_site.evidence import Status
+from tokenwatt_site.lengths import Fixed
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.pages import text
 from tokenwatt_site.run import MetricClaim
-from tokenwatt_site.spec import Accelerator, Fixed, Objective
+from tokenwatt_site.spec import Accelerator, Objective
 
 
 def claim(*repeats: float, **more: Any) -> MetricClaim:

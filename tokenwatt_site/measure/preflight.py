@@ -146,7 +146,7 @@ def preflight(
             too small.
     """
     require_descriptors(spec.protocol)
-    longest_in, longest_out = spec.setup.input_tokens.longest, spec.setup.output_tokens.longest
+    longest_in, longest_out = spec.setup.longest_prompt, spec.setup.output_tokens.longest
     _require_context(facts, longest_in + longest_out)
     probe = Prober(spec, url)
     fixed = probe.ask("an answer of fixed length", _ENDS_SOON, _FIXED_TOKENS)

@@ -10,7 +10,7 @@ from tokenwatt_site.journal import Entry
 from tokenwatt_site.run import Run
 from tokenwatt_site.trials import Told
 from tokenwatt_site.trust.difference import expect_equal
-from tokenwatt_site.workload import SEED_RULE, workload_of
+from tokenwatt_site.workload import SEED_RULE, Workload
 
 MAX_TRIALS = 2_000
 MAX_PLANNED_ROWS = 4_000_000
@@ -19,7 +19,7 @@ MAX_PLANNED_ROWS = 4_000_000
 _NONCE = re.compile(r"[0-9a-f]{64}")
 
 
-def check_journal(run: Run, journal: Sequence[Entry]) -> None:
+def check_journal(run: Run, journal: Sequence[Entry], workload: Workload) -> None:
     """Check that the journal was opened for this run, and tells what the run says of itself.
 
     A trial belongs to the launch before it, which was for its repeat, on an engine process of its
@@ -45,7 +45,7 @@ def check_journal(run: Run, journal: Sequence[Entry]) -> None:
             )
         )
     _check_launches(journal)
-    _check_realisations(run, journal)
+    _check_realisations(run, journal, workload)
     _check_conditions(run, journal)
 
 
@@ -157,9 +157,9 @@ def _check_launches(journal: Sequence[Entry]) -> None:
             )
 
 
-def _check_realisations(run: Run, journal: Sequence[Entry]) -> None:
+def _check_realisations(run: Run, journal: Sequence[Entry], workload: Workload) -> None:
     """Check that every trial offered the realisation that its repeat's number draws."""
-    workload, protocol = workload_of(run.spec.setup), run.spec.protocol
+    protocol = run.spec.protocol
     hashes: dict[int, str] = {}
     for line in journal:
         if line.event != "trial_start":
