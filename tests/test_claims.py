@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.runs import RunBuilder, small_spec, spec_in_mode
+from tests.support.runs import RunBuilder, conversation_spec, small_spec, spec_in_mode
 from tests.test_goodput import record
 from tokenwatt_site.claims import Evidence, derive, tokens_in_window
 from tokenwatt_site.evidence import Board, PowerLog, PowerSample, Status
@@ -23,6 +23,35 @@ def evidence_of(builder, edit=lambda records: records, power=None):
         for i, (event, data) in enumerate(builder.journal_plan())
     )
     return Evidence(lines, tuple(edit(builder.requests())), power, builder.trace)
+
+
+def cached_claims(cached):
+    builder = RunBuilder(spec=conversation_spec(3, 4, 24))
+    claims = derive(
+        builder.spec,
+        evidence_of(builder, lambda rs: [replace(r, cached_tokens=cached(r)) for r in rs]),
+    )
+    return builder, claims
+
+
+def test_how_much_of_the_prompts_was_cached_is_a_number_where_conversations_are_declared():
+    builder, claims = cached_claims(lambda r: 24 if r.row else 0)
+    top = max(t.rate_urps for t in claims.trials if t.verdict == "PASS")
+    rows = workload_of(builder.spec.setup).realisation(1, lead_in=5, scored=20, tail=60).rows[5:25]
+    naive = 100 * 24 * 20 / sum(row.input_tokens for row in rows)
+    assert claims.metric("highest_pass_rate").value == top / 1e6
+    assert claims.metric("cached_prompt_share").value == pytest.approx(naive, rel=1e-12)
+
+
+def test_an_engine_that_tells_nothing_of_its_cache_leaves_no_number_and_a_reason():
+    _, claims = cached_claims(lambda _: None)
+    assert claims.metric("cached_prompt_share").reason == "the engine does not tell"
+
+
+def test_a_plain_run_has_no_number_of_the_cache():
+    builder = RunBuilder(spec=small_spec())
+    keys = {claim.key for claim in derive(builder.spec, evidence_of(builder)).metrics}
+    assert "cached_prompt_share" not in keys
 
 
 @pytest.fixture(scope="module")

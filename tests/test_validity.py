@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.runs import RunBuilder, small_spec, spec_in_mode
+from tests.support.runs import RunBuilder, conversation_spec, small_spec, spec_in_mode
 from tests.test_claims import evidence_of
 from tokenwatt_site.evidence import Status
 from tokenwatt_site.trials import read_trials
@@ -91,6 +91,40 @@ def test_a_trial_that_is_no_measurement_is_invalid_with_its_reason(case):
 def test_small_deviations_of_prompt_length_and_cache_are_tolerated():
     changes = {"prompt_tokens": lambda r: r.prompt_asked + 2, "cached_tokens": 0}
     assert verdict(SPEC, trial_of(edited(**changes)))[0] == "PASS"
+
+
+def chat_trial(cached, *, overhead=0, shared=24):
+    spec = conversation_spec(3, 4, shared, protocol__tail=80)
+    seen = trial_of(spec=spec)
+    told = zip(seen.records, seen.realisation.sent_before(), strict=True)
+    records = tuple(replace(r, cached_tokens=cached(r, known)) for r, known in told)
+    return spec, replace(seen, records=records, chat_overhead=overhead)
+
+
+def test_what_a_conversation_has_sent_before_may_be_cached():
+    assert verdict(*chat_trial(lambda _, known: known)) == ("PASS", None)
+
+
+def test_a10_beyond_what_was_sent_before_a_conversation_is_allowed_no_more_than_others():
+    spec, trial = chat_trial(lambda r, known: known + (r.prompt_asked - known) // 50)
+    assert verdict(spec, trial)[0] == "PASS"
+    outcome, why = verdict(*chat_trial(lambda r, known: known + (r.prompt_asked - known) // 4))
+    assert (outcome, "beyond what was sent before" in why) == ("INVALID", True)
+
+
+def test_a10_what_one_conversation_leaves_uncached_excuses_no_other():
+    def uneven(r, known):
+        return min(r.prompt_tokens, known + 40) if r.row % 2 else 0
+
+    assert verdict(*chat_trial(uneven))[0] == "INVALID"
+
+
+def test_the_template_before_a_shared_prefix_is_cached_with_it():
+    def with_template(r, known):
+        return min(r.prompt_tokens, known + 8) if known else 0
+
+    assert verdict(*chat_trial(with_template))[0] == "INVALID"
+    assert verdict(*chat_trial(with_template, overhead=8))[0] == "PASS"
 
 
 def test_one_late_last_send_is_caught_though_p99_is_not():

@@ -410,7 +410,7 @@ def a_trace(rows: int = 400, *, every_ns: int = 500_000_000, bursts: int = 4) ->
     )
 
 
-def trace_spec(trace: Trace, **changes: Any) -> Spec:
+def trace_spec(trace: Trace, /, **changes: Any) -> Spec:
     """Return a small spec that plays `trace`."""
     lengths = trace.lengths("input_tokens"), trace.lengths("output_tokens")
     workload = Workload("toy-trace", 1, *lengths, trace=trace)
