@@ -106,7 +106,7 @@ REFUSED = {
         line() + line(arrival_s=2) + line(arrival_s=1.5),
         "t:3: arrival_s: is before the line above; found 1.5; expected at least 2",
     ),
-    "takes no time": (line() + line(), "takes no time"),
+    "takes no time": (line() + line(), "no two arrivals apart"),
     "nested": (line() + b"[" * 500 + b"\n", "nested too deeply"),
     "long line": (line() + b" " * 2000 + b"\n", "too large"),
     "not UTF-8": (line() + b"\xff\n", "not UTF-8"),

@@ -147,7 +147,9 @@ def checked(
                 expected=f"at least {_seconds(before.arrival_ns)}",
             )
     if len(found) < 2 or found[-1].arrival_ns == found[0].arrival_ns:
-        _refuse("takes no time: there is no mean gap to scale", source, field="arrival_s")
+        _refuse(
+            "has no two arrivals apart: there is no mean gap to scale", source, field="arrival_s"
+        )
     return found
 
 
