@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.pages.conftest import Make, board_spec
+from tests.support.runs import conversation_spec
 from tokenwatt_site.configuration import Configuration
 from tokenwatt_site.pages import numbers
 
@@ -84,3 +85,11 @@ def test_cards_are_the_least_whole_number_that_is_enough(ratio: float) -> None:
     assert numbers.cards(1.0) == 64
     assert isinstance(count, int)
     assert count == math.ceil(64 * ratio)
+
+
+def test_what_came_from_the_cache_is_a_number_where_it_was_declared(
+    make: Make, demo: Configuration
+) -> None:
+    row = row_of(make(spec=conversation_spec(3, 4, 24)), "Prompt tokens from the cache")
+    assert (row.group, row.value, row.unit) == ("Prompt cache", "0.0", "%")
+    assert "Prompt tokens from the cache" not in {r.label for r in numbers.number_rows(demo)}

@@ -38,6 +38,8 @@ _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _HEADER = """\
 # Written by `tokenwatt-site init`; look through it before measuring.
 # "not recorded" is a value: it is printed on the report, and such a report is not ranked.
+# Other loads: fixed lengths, conversation: {turns, spread, shared_prefix_tokens}, or a trace, for
+# which `tokenwatt-site spec trace FILE --out TRACE.jsonl` prints the lines.
 """
 
 
