@@ -4,11 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.runs import RunBuilder, conversation_spec, small_spec, spec_in_mode
+from tests.support.runs import RunBuilder, conversation_spec, small_spec, spec_in_mode, trace_spec
 from tests.test_claims import evidence_of
+from tokenwatt_site.errors import SpecError
 from tokenwatt_site.evidence import Status
+from tokenwatt_site.trace import Request, encode, parse
 from tokenwatt_site.trials import read_trials
-from tokenwatt_site.validity import fault, highest_rate_urps, verdict
+from tokenwatt_site.validity import fault, highest_rate_urps, require_playable, verdict
 from tokenwatt_site.workload import workload_of
 
 SPEC = small_spec()
@@ -125,6 +127,35 @@ def test_the_template_before_a_shared_prefix_is_cached_with_it():
 
     assert verdict(*chat_trial(with_template))[0] == "INVALID"
     assert verdict(*chat_trial(with_template, overhead=8))[0] == "PASS"
+
+
+def played(arrivals_s, **changes):
+    found = [Request(round(at * 1e9), 20, 8) for at in arrivals_s]
+    trace = parse(encode(found), source="t")
+    spec = trace_spec(trace, **changes)
+    return spec, workload_of(spec.setup, trace)
+
+
+def test_a_trace_whose_parts_take_time_can_be_played():
+    require_playable(*played(range(170), protocol__repeats=2))
+    require_playable(small_spec(), workload_of(small_spec().setup))
+
+
+@pytest.mark.parametrize("between_s", [0, 1e-5])
+def test_a_trace_whose_scored_rows_are_one_burst_cannot_be_played(between_s):
+    # Of the second repeat: 5 rows of lead-in, then 20 scored ones.
+    burst = [90 + i * between_s for i in range(20)]
+    arrivals = [*range(90), *burst, *range(100, 160)]
+    with pytest.raises(SpecError, match="the scored rows of repeat 2 all come at once"):
+        require_playable(*played(arrivals, protocol__repeats=2))
+
+
+def test_a_trace_whose_lead_in_is_one_burst_fills_no_engine():
+    quick = {"mode": "quick", "repeats": 2, "scored": 600, "lead_in": 20, "tail": 20}
+    arrivals = [0] * 21 + [float(i) for i in range(1, 1260)]
+    changes = {f"protocol__{key}": value for key, value in quick.items()}
+    with pytest.raises(SpecError, match="the lead-in of repeat 1 all come at once"):
+        require_playable(*played(arrivals, **changes))
 
 
 def test_one_late_last_send_is_caught_though_p99_is_not():

@@ -61,14 +61,13 @@ class Trace:
     def gaps(self, unit: int, start: int, count: int) -> tuple[int, ...]:
         """Return the gaps before `count` requests from `start` on, in 1/unit of the mean gap.
 
-        That before the first line is 0. Arrivals are scaled, rounded down and subtracted, so that
-        no rounding adds up.
+        The first is 0: what was before it is no load. Arrivals are scaled, rounded down and
+        subtracted, so that no rounding adds up.
         """
         duration_ns, intervals = self.duration_ns, len(self.requests) - 1
-        part = self.requests[max(0, start - 1) : start + count]
+        part = self.requests[start : start + count]
         at = [r.arrival_ns * intervals * unit // duration_ns for r in part]
-        gaps = [b - a for a, b in pairwise(at)]
-        return (0, *gaps) if start == 0 else tuple(gaps)
+        return (0, *(b - a for a, b in pairwise(at)))
 
     def lengths(self, which: Literal["input_tokens", "output_tokens"]) -> Traced:
         """Return what a setup says of the prompts or the answers of this trace."""

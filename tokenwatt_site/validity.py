@@ -10,12 +10,13 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
+from tokenwatt_site.errors import Problem, SpecError
 from tokenwatt_site.evidence import Status
 from tokenwatt_site.goodput import decide, quantile
 from tokenwatt_site.run import Verdict
 from tokenwatt_site.spec import MIN_WINDOW_S, Spec
 from tokenwatt_site.trials import Trial
-from tokenwatt_site.workload import Realisation
+from tokenwatt_site.workload import Realisation, Workload, require_rows
 
 MAX_LAG_NS = 1_000_000
 LIMIT_SHARE = Fraction(5, 1000)
@@ -23,6 +24,8 @@ MIN_SENT_SHARE = Fraction(995, 1000)
 MAX_LAST_SEND_SHARE = Fraction(1, 100)
 MAX_CACHED_SHARE = Fraction(1, 100)
 MAX_UNSCORED_FAILED_SHARE = Fraction(1, 100)
+MAX_PACE = 1000
+"""Of the scored rows of a trace, in rates of the whole: beyond, they are one burst."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,34 @@ def highest_rate_urps(spec: Spec, realisation: Realisation) -> int:
         ratios.append(Fraction(due[rows.start], lead_ns))
     # 1e-6 below: due times are rounded down.
     return min(math.floor(min(ratios) * base_urps) - 1, round(spec.protocol.max_rate * 1e6))
+
+
+def require_playable(spec: Spec, workload: Workload) -> None:
+    """See that a trace is long enough, and that each part of it takes time where time is measured.
+
+    Raises:
+        SpecError: naming the repeat for which it is or does not.
+    """
+    protocol = spec.protocol
+    if workload.trace is None:
+        return
+    require_rows(workload.trace, protocol.rows, repeats=protocol.repeats)
+    for repeat in range(1, protocol.repeats + 1):
+        part = workload.realisation(
+            repeat, lead_in=protocol.lead_in, scored=protocol.scored, tail=protocol.tail
+        )
+        pace = part.scored_pace
+        at_once = pace is None or pace > MAX_PACE
+        if at_once or highest_rate_urps(spec, part) < 1:
+            what = "scored rows" if at_once else "lead-in"
+            raise SpecError(
+                Problem(
+                    f"the {what} of repeat {repeat} all come at once",
+                    field="trace",
+                    expected="arrivals that take some time, as do lead-in and window",
+                    remedy="Give another part of the trace, or other lead_in, scored or tail.",
+                )
+            )
 
 
 def fill_ns(spec: Spec) -> int:

@@ -176,7 +176,7 @@ class Workload:
 
 
 def _played(trace: Trace, start: int, count: int) -> list[Row]:
-    """Return the rows of one part of a trace; the first keeps the gap that was before it."""
+    """Return the rows of one part of a trace; it starts with its first arrival."""
     gaps = trace.gaps(GAP_UNIT, start, count)
     requests = trace.requests[start : start + count]
     return [

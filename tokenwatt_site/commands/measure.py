@@ -38,7 +38,8 @@ from tokenwatt_site.trace import MAX_TRACE_BYTES, Trace
 from tokenwatt_site.trace import parse as parse_trace
 from tokenwatt_site.trust.keyring import key_folder, own_key
 from tokenwatt_site.trust.signature import sign
-from tokenwatt_site.workload import require_rows, workload_of
+from tokenwatt_site.validity import require_playable
+from tokenwatt_site.workload import workload_of
 
 WORK_FOLDER = Path(".tokenwatt")
 RUNS_FOLDER = Path("runs")
@@ -108,8 +109,7 @@ def read_trace(name: Path, spec: Spec) -> Trace | None:
         source, data = str(file), read_file(file, limit=MAX_TRACE_BYTES)
     trace = parse_trace(data, source=source)
     with _in_file(path):
-        workload_of(spec.setup, trace)
-        require_rows(trace, spec.protocol.rows, repeats=spec.protocol.repeats)
+        require_playable(spec, workload_of(spec.setup, trace))
     return trace
 
 

@@ -39,12 +39,11 @@ from tokenwatt_site.measure.workfolder import Measured, WorkFolder
 from tokenwatt_site.spec import Spec
 from tokenwatt_site.trace import Trace
 from tokenwatt_site.trials import Trial, read_trials
-from tokenwatt_site.validity import fault, highest_rate_urps, verdict
+from tokenwatt_site.validity import fault, highest_rate_urps, require_playable, verdict
 from tokenwatt_site.workload import (
     SEED_RULE,
     Realisation,
     prompt,
-    require_rows,
     trial_key,
     workload_of,
 )
@@ -113,10 +112,8 @@ class _Session:
     def __init__(self, spec: Spec, work: WorkFolder, events: Events) -> None:
         self._spec = spec
         self._events = events
-        trace = work.trace()
-        self._workload = workload_of(spec.setup, trace)
-        if trace is not None:
-            require_rows(trace, spec.protocol.rows, repeats=spec.protocol.repeats)
+        self._workload = workload_of(spec.setup, work.trace())
+        require_playable(spec, self._workload)
         opened = open_meter(spec.setup.power.sensor, spec.setup.accelerator.count)
         self._meter: PowerMeter | None = None if isinstance(opened, str) else opened
         self.work = work
