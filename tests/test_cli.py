@@ -135,7 +135,7 @@ def test_spec_check_tells_how_many_repeats_a_trace_holds_and_what_a_conversation
     assert "3 turns, 4 requests apart" in done.stderr
     short = call("spec", "check", "r.spec.yaml")
     assert short.exit_code == 2
-    assert "enough for 2 repeats of 85" in short.stderr
+    assert "enough for 2 of the repeats, 85 rows each" in short.stderr
 
 
 def test_a_trace_is_measured_by_the_command_and_again_by_its_run_file(here, lab):  # noqa: F811

@@ -220,7 +220,9 @@ def test_a_trace_at_its_own_rate_comes_when_it_came():
 
 def test_a_trace_that_is_too_short_says_how_many_repeats_it_holds():
     made = of_trace(a_trace(50))
-    with pytest.raises(SpecError, match=r"50 rows, enough for 2 repeats of 20; expected 60 rows"):
+    with pytest.raises(
+        SpecError, match=r"50 rows, enough for 2 of the repeats, 20 rows each; expected 60 rows"
+    ):
         made.realisation(3, lead_in=2, scored=10, tail=8)
 
 

@@ -312,8 +312,9 @@ def _workload_text(spec: Spec, trace: Trace | None) -> str:
     if setup.conversation is not None:
         text += f"; {setup.conversation.turns} turns, {setup.conversation.spread} requests apart"
     if trace is not None:
-        text += f"; the trace has {len(trace.requests):,} rows, enough for"
-        text += f" {len(trace.requests) // rows} repeats"
+        held = len(trace.requests) // rows
+        text += f"; the trace has {len(trace.requests):,} rows, enough for {held} repeat"
+        text += "s" if held != 1 else ""
     return text
 
 

@@ -172,10 +172,11 @@ def test_a_run_file_whose_trace_is_gone_or_changed_is_not_measured_again(here, l
     with pytest.raises(InputError, match="cannot be read"):
         command.read_trace(path, spec)
     value = json.loads(path.read_bytes())
-    value["evidence"] = []
-    path.write_text(json.dumps(value), encoding="utf-8")
-    with pytest.raises(InputError, match="does not name the trace"):
-        command.read_trace(path, spec)
+    for nothing in ([], None, [3]):
+        value["evidence"] = nothing
+        path.write_text(json.dumps(value), encoding="utf-8")
+        with pytest.raises(InputError, match="does not name the trace"):
+            command.read_trace(path, spec)
     value["evidence"] = [{"role": "trace", "path": "../../x"}]
     path.write_text(json.dumps(value), encoding="utf-8")
     with pytest.raises(InputError, match="sha256"):
@@ -202,7 +203,9 @@ def test_a_trace_that_is_not_there_is_named_with_where_it_was_looked_for(here):
 def test_a_trace_too_short_for_the_repeats_is_said_before_anything_is_measured(here, lab):  # noqa: F811
     path = written(here, TRACE, protocol__repeats=3)
     spec = command.read_spec(path)
-    with pytest.raises(SpecError, match="200 rows, enough for 2 repeats of 85; expected 255 rows"):
+    with pytest.raises(
+        SpecError, match="200 rows, enough for 2 of the repeats, 85 rows each; expected 255 rows"
+    ):
         command.read_trace(path, spec)
     with pytest.raises(SpecError, match="too short"):
         measured(spec, trace=TRACE)

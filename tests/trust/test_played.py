@@ -177,7 +177,7 @@ def test_a_repeat_beyond_the_end_of_the_trace_is_refused(tmp_path: Path) -> None
         status="interrupted",
         edit_journal=and_the_fifth,
     )
-    refused(builder.write(tmp_path), 7, "400 rows, enough for 4 repeats of 85")
+    refused(builder.write(tmp_path), 7, "400 rows, enough for 4 of the repeats, 85 rows each")
 
 
 @pytest.mark.parametrize(

@@ -114,9 +114,9 @@ def read_trace(name: Path, spec: Spec) -> Trace | None:
 
 
 def _trace_entry(path: Path) -> EvidenceFile:
-    value = load_json(read_file(path), source=str(path))
-    entries = value.get("evidence")
-    found = [e for e in entries if isinstance(e, dict) and e.get("role") == "trace"]
+    entries = load_json(read_file(path), source=str(path)).get("evidence")
+    listed = entries if isinstance(entries, list) else []
+    found = [e for e in listed if isinstance(e, dict) and e.get("role") == "trace"]
     if len(found) != 1:
         raise InputError(
             Problem("does not name the trace that it plays", file=str(path), field="evidence")

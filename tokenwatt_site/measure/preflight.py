@@ -185,8 +185,7 @@ def require_descriptors(protocol: Protocol) -> None:
     Raises:
         EnvironmentProblem: the hard limit is below that; names both.
     """
-    rows = protocol.lead_in + protocol.scored + protocol.tail
-    requests = min(rows, math.ceil(protocol.max_rate * protocol.request_timeout_s))
+    requests = min(protocol.rows, math.ceil(protocol.max_rate * protocol.request_timeout_s))
     needed = requests + requests // _IDLE_SHARE + _OTHER_DESCRIPTORS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= needed:

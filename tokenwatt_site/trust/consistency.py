@@ -73,8 +73,7 @@ def _check_opening(run: Run, journal: Sequence[Entry]) -> None:
 
 
 def _check_size(run: Run, journal: Sequence[Entry]) -> None:
-    protocol = run.spec.protocol
-    rows = protocol.lead_in + protocol.scored + protocol.tail
+    rows = run.spec.protocol.rows
     found = sum(line.event == "trial_start" for line in journal)
     if found > (limit := min(MAX_TRIALS, MAX_PLANNED_ROWS // rows)):
         raise InputError(
