@@ -209,7 +209,8 @@ def require_rows(trace: Trace, rows: int, *, repeats: int) -> None:
             Problem(
                 "the trace is too short",
                 field="trace",
-                found=f"{found:,} rows, enough for {found // rows} of the repeats, {rows:,} rows each",
+                found=f"{found:,} rows, enough for {found // rows} of the repeats,"
+                f" {rows:,} rows each",
                 expected=f"{rows * repeats:,} rows, for repeat {repeats}",
                 remedy="Give a longer trace, or lower protocol.repeats, lead_in, scored or tail.",
             )

@@ -88,6 +88,7 @@ def test_a_chat_prompt_leaves_room_for_the_template():
         words = json.loads(planned.body)["messages"][0]["content"].split()
         assert len(words) == max(1, row.input_tokens - 4)
         assert planned.prompt_asked == row.input_tokens
+        assert json.loads(planned.body)["cache_prompt"] is False
 
 
 @pytest.mark.parametrize("api", ["completions", "chat"])
@@ -101,6 +102,7 @@ def test_each_turn_begins_with_the_whole_of_the_turns_before_it_and_all_with_the
         body["messages"][0]["content"].split() if api == "chat" else body["prompt"]
         for body in bodies
     ]
+    assert all(body["cache_prompt"] for body in bodies)
     assert [len(prompt) for prompt in prompts] == [row.input_tokens for row in realisation.rows]
     for row, prompt in enumerate(prompts):
         assert prompt[:24] == prompts[0][:24]

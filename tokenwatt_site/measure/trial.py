@@ -47,14 +47,16 @@ def plan_requests(
     """
     endpoint = spec.endpoint
     planned = []
-    shared = realisation.shared_prefix
+    shared, talks = realisation.shared_prefix, spec.setup.conversation is not None
     for number, (row, due_ns) in enumerate(
         zip(realisation.rows, realisation.due_ns(rate_urps), strict=True)
     ):
         # A prompt shorter than the template's own tokens cannot be asked for.
         tokens = max(1, row.input_tokens - chat_overhead)
         words = prompt(endpoint, key, row.stream, tokens, shared)
-        body = request_body(endpoint.api, endpoint.model, words, row.output_tokens)
+        body = request_body(
+            endpoint.api, endpoint.model, words, row.output_tokens, may_be_cached=talks
+        )
         planned.append(PlannedRequest(number, due_ns, body, row.input_tokens, row.output_tokens))
     return tuple(planned)
 
