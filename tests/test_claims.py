@@ -43,6 +43,18 @@ def test_how_much_of_the_prompts_was_cached_is_a_number_where_conversations_are_
     assert claims.metric("cached_prompt_share").value == pytest.approx(naive, rel=1e-12)
 
 
+def test_a_request_of_unknown_prompt_length_is_in_neither_part_of_the_share():
+    def half_told(r):
+        return replace(r, cached_tokens=24, prompt_tokens=None if r.row == 7 else r.prompt_tokens)
+
+    builder = RunBuilder(spec=conversation_spec(3, 4, 48))
+    records = [half_told(r) for r in builder.requests() if r.trial == 1]
+    scored = [r for r in records if 5 <= r.row < 25 and r.prompt_tokens]
+    claims = derive(builder.spec, evidence_of(builder, lambda rs: [half_told(r) for r in rs]))
+    naive = 100 * 24 * 19 / sum(r.prompt_tokens for r in scored)
+    assert claims.metric("cached_prompt_share").value == pytest.approx(naive, rel=1e-12)
+
+
 def test_an_engine_that_tells_nothing_of_its_cache_leaves_no_number_and_a_reason():
     _, claims = cached_claims(lambda _: None)
     assert claims.metric("cached_prompt_share").reason == "the engine does not tell"

@@ -114,6 +114,17 @@ def test_a10_beyond_what_was_sent_before_a_conversation_is_allowed_no_more_than_
     assert (outcome, "beyond what was sent before" in why) == ("INVALID", True)
 
 
+def test_what_was_cached_of_a_prompt_whose_length_is_not_known_decides_nothing():
+    spec, trial = chat_trial(lambda _, known: known)
+    cut = [
+        replace(r, prompt_tokens=None, cached_tokens=60, status=Status.CENSORED)
+        if r.row > 24
+        else r
+        for r in trial.records
+    ]
+    assert verdict(spec, replace(trial, records=tuple(cut)))[0] == "PASS"
+
+
 def test_a10_what_one_conversation_leaves_uncached_excuses_no_other():
     def uneven(r, known):
         return min(r.prompt_tokens, known + 40) if r.row % 2 else 0

@@ -249,11 +249,11 @@ def _cached(spec: Spec, tops: Sequence[Trial]) -> tuple[MetricClaim, ...]:
     shares = []
     for trial in tops:
         # An engine may leave the count out where it is 0.
-        cached = [r.cached_tokens for r in trial.scored if r.cached_tokens is not None]
-        prompted = sum(r.prompt_tokens or 0 for r in trial.scored)
-        if not cached or not prompted:
+        told = [r for r in trial.scored if r.prompt_tokens]
+        cached = [r.cached_tokens for r in told if r.cached_tokens is not None]
+        if not cached:
             return (_absent(key, "the engine does not tell"),)
-        shares.append(100 * sum(cached) / prompted)
+        shares.append(100 * sum(cached) / sum(r.prompt_tokens or 0 for r in told))
     return (_pooled(key, shares),)
 
 

@@ -147,6 +147,8 @@ def _cache_fault(trial: Trial, prompted: int) -> Fault | None:
     excess = 0
     sent_before = trial.realisation.sent_before()
     for record, known in zip(trial.records, sent_before, strict=False):  # it may have ended early
+        if record.prompt_tokens is None:
+            continue  # nor is it in `prompted`
         # A chat template begins before the prompt does, so what is cached of both has it too.
         explained = known + trial.chat_overhead if known else 0
         excess += max(0, (record.cached_tokens or 0) - explained)
