@@ -132,7 +132,7 @@ def test_a10_the_same_cache_hits_make_a_plain_run_invalid(here):
     path, _, _ = simulated(small_spec, stale)
     trials = verify(path).claims.trials
     assert {trial.verdict for trial in trials} == {"INVALID"}
-    assert all("came from the engine's cache" in trial.reason for trial in trials)
+    assert all("came from its cache" in trial.reason for trial in trials)
 
 
 def written(folder, trace, **changes):

@@ -26,7 +26,7 @@ from tokenwatt_site.evidence import (
 from tokenwatt_site.goodput import decide, judge
 from tokenwatt_site.journal import Event, Journal
 from tokenwatt_site.lengths import Conversation
-from tokenwatt_site.run import SIMULATED_ENGINE, Conditions, Run, signed_bytes
+from tokenwatt_site.run import SIMULATED_ENGINE, Conditions, Run, SelfTest, signed_bytes
 from tokenwatt_site.spec import Spec, parse_spec
 from tokenwatt_site.trace import Request, Trace, encode, parse
 from tokenwatt_site.trust.keyring import Keyring
@@ -164,6 +164,8 @@ class ToyEngine:
                 trial=trial,
                 row=number,
                 due_ns=due_ns,
+                dialled_ns=None,
+                connected_ns=None,
                 sent_ns=sent,
                 first_ns=first,
                 last_ns=last,
@@ -195,6 +197,16 @@ def keyring_of(folder: Path, *keys: Ed25519PrivateKey) -> Keyring:
     return Keyring.load(folder)
 
 
+HELD = SelfTest(
+    events_per_s=80_000,
+    requests_urps=4_000_000_000,
+    first_token_error_p99_ns=40_000,
+    dispatch_lag_p99_ns=200_000,
+    stamps="kernel",
+    limited_by="asked",
+)
+"""A client that holds more than any spec here asks."""
+
 JournalPlan = list[tuple[Event, dict[str, Any]]]
 
 
@@ -216,6 +228,7 @@ class RunBuilder:
     spread: tuple[float, ...] = (1.0, 1.01, 0.99, 1.005, 0.995)
     power: PowerLog | None = None
     trace: Trace | None = None
+    self_test: SelfTest | None = HELD
     key: Ed25519PrivateKey = field(default_factory=a_key)
     day: int = 1
     first_trial: int = 1
@@ -294,7 +307,12 @@ class RunBuilder:
                     "realisation": realisation.number,
                     "realisation_hash": realisation.hash,
                 }
-                end = {"epoch_ns": trial * 10**12, "engine_alive": True, "stamps": "kernel"}
+                end = {
+                    "epoch_ns": trial * 10**12,
+                    "engine_alive": True,
+                    "stamps": "kernel",
+                    "client_cpu_ppm": 123_456,
+                }
                 plan.append(("trial_start", {**number, **start}))
                 plan.append(("trial_end", {**number, **end}))
             plan.append(("repeat_end", {"repeat": repeat}))
@@ -311,6 +329,7 @@ class RunBuilder:
             "accepts_unknown_model": False,
             "repeat_cached_tokens": 0,
             "longest_asked": True,
+            **({} if self.self_test is None else {"self_test": self.self_test.to_json()}),
         }
 
     @property
@@ -367,6 +386,7 @@ class RunBuilder:
             board_uuids=tuple(board.uuid for board in self.power.boards) if self.power else (),
             read_back=(),
             stamps="kernel",
+            self_test=self.self_test,
         )
 
     def _journal(self, folder: Path, plan: JournalPlan) -> Journal:
