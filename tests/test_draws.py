@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tokenwatt_site import draws
 from tokenwatt_site.draws import CELLS, GAP_UNIT, exponential
-from tokenwatt_site.lengths import Lognormal
+from tokenwatt_site.lengths import Lognormal, Traced
 
 
 def test_the_shipped_normal_quantiles_are_those_of_an_independent_implementation():
@@ -35,3 +35,9 @@ def test_an_exponential_draw_is_minus_log_u_to_the_precision_of_its_table(word):
         context.prec = 40
         exact = -((Decimal(word) + 1) / Decimal(2) ** 64).ln() * GAP_UNIT
     assert abs(exponential(word) - exact) <= 4
+
+
+def test_the_lengths_of_a_trace_are_not_drawn():
+    told = Traced(kind="trace", median=3, p90=3, min=3, max=3)
+    with pytest.raises(TypeError, match="not drawn"):
+        draws.length_table(told)
