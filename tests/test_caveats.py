@@ -4,14 +4,24 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.support.runs import HELD, RunBuilder, small_spec, spec_in_mode
+from tests.support.runs import (
+    HELD,
+    RunBuilder,
+    a_trace,
+    conversation_spec,
+    small_spec,
+    spec_in_mode,
+    trace_spec,
+)
 from tests.test_claims import evidence_of
 from tokenwatt_site.caveats import caveats, circumstances, not_recorded
+from tokenwatt_site.claims import derive
 from tokenwatt_site.evidence import Status
 from tokenwatt_site.journal import GENESIS, Entry
 from tokenwatt_site.prompts import Ids, Words, common_words
 from tokenwatt_site.run import MetricClaim, RepeatClaim
 from tokenwatt_site.trials import read_trials
+from tokenwatt_site.workload import workload_of
 
 
 def repeat(number=1, window_s=130.0):
@@ -66,6 +76,52 @@ def test_fewer_than_three_launches_leave_their_spread_uncovered():
     assert "1 launch measured" in said(small_spec())["Spread between launches"]
     three = tuple(repeat(i) for i in (1, 2, 3))
     assert "Spread between launches" not in said(spec_in_mode("full"), three)
+
+
+def not_covered(builder):
+    claims = derive(builder.spec, evidence_of(builder))
+    return {item.what: item.why for item in claims.not_covered}
+
+
+def test_conversations_say_what_they_leave_out_and_how_much_a_cache_could_hold():
+    builder = RunBuilder(spec=conversation_spec(3, 4, 24))
+    found = not_covered(builder)
+    assert "nothing but what the conversations repeat can be cached" in found["Natural text"]
+    assert "random tokens in place of" in found["Conversations that wait for their answers"]
+    drawn = workload_of(builder.spec.setup).realisation(1, lead_in=5, scored=20, tail=60)
+    known = sum(drawn.sent_before()[i] for i in drawn.scored_rows)
+    asked = sum(drawn.rows[i].input_tokens for i in drawn.scored_rows)
+    told = found["An engine without a prompt cache"]
+    assert f"Up to {100 * known / asked:.1f}% of the scored" in told
+    longest = found["Context lengths beyond the toy-chat workload"]
+    assert longest == "Longest prompt 408 tokens, longest answer 48."
+
+
+def test_a_shared_prefix_alone_is_no_conversation():
+    found = not_covered(RunBuilder(spec=conversation_spec(1, 1, 24)))
+    assert "Conversations that wait for their answers" not in found
+    assert "An engine without a prompt cache" in found
+
+
+def test_a_trace_says_at_what_rates_its_parts_came():
+    trace = a_trace(400)
+    found = not_covered(RunBuilder(spec=trace_spec(trace, protocol__repeats=2), trace=trace))
+    assert "fresh random tokens" in found["What the prompts of the trace had in common"]
+    told = found["The trace at its own rate"]
+    assert f"400 requests at {trace.mean_rate:.3f} requests/s" in told
+    parts = [
+        workload_of(trace_spec(trace).setup, trace).realisation(r, lead_in=5, scored=20, tail=60)
+        for r in (1, 2)
+    ]
+    for part in parts:
+        gaps = [row.gap for row in part.rows[6:25]]
+        assert f"{19 * 2**20 / sum(gaps):.2f} in repeat {part.number}" in told
+
+
+def test_a_plain_workload_says_nothing_of_conversations_or_traces():
+    found = not_covered(RunBuilder(spec=small_spec()))
+    assert not any("trace" in what or "cache" in what or "onversation" in what for what in found)
+    assert "so that nothing can be cached" in found["Natural text"]
 
 
 def test_fields_not_recorded_are_found_at_any_depth():
@@ -150,7 +206,12 @@ def test_a_journal_that_tells_nothing_of_prompts_says_nothing_of_them(told):
 )
 def test_prompts_that_what_is_added_to_them_outweighs_are_counted(api, overhead, what):
     record = SimpleNamespace(status=Status.HTTP_ERROR, prompt_asked=1)
-    trial = SimpleNamespace(scored=(record, record), chat_overhead=overhead, window_ns=(10**12, 0))
+    trial = SimpleNamespace(
+        scored=(record, record),
+        chat_overhead=overhead,
+        window_ns=(10**12, 0),
+        realisation=SimpleNamespace(number=1),
+    )
     told = circumstances(small_spec(endpoint__api=api), (), (trial,))
     found = [item for item in told if "client" not in item.what]
     assert [item.what for item in found] == ([] if what is None else [what])

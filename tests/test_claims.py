@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.runs import HELD, RunBuilder, small_spec, spec_in_mode
+from tests.support.runs import HELD, RunBuilder, conversation_spec, small_spec, spec_in_mode
 from tests.test_goodput import record
 from tokenwatt_site.claims import Evidence, derive, tokens_in_window
 from tokenwatt_site.evidence import Board, PowerLog, PowerSample, Status
@@ -22,7 +22,48 @@ def evidence_of(builder, edit=lambda records: records, power=None):
         Entry(seq=i, at=f"2026-01-01T00:00:{i:02}Z", event=event, prev="0" * 64, data=data)
         for i, (event, data) in enumerate(builder.journal_plan())
     )
-    return Evidence(lines, tuple(edit(builder.requests())), power)
+    return Evidence(lines, tuple(edit(builder.requests())), power, builder.trace)
+
+
+def cached_claims(cached):
+    builder = RunBuilder(spec=conversation_spec(3, 4, 24))
+    claims = derive(
+        builder.spec,
+        evidence_of(builder, lambda rs: [replace(r, cached_tokens=cached(r)) for r in rs]),
+    )
+    return builder, claims
+
+
+def test_how_much_of_the_prompts_was_cached_is_a_number_where_conversations_are_declared():
+    builder, claims = cached_claims(lambda r: 24 if r.row else 0)
+    top = max(t.rate_urps for t in claims.trials if t.verdict == "PASS")
+    rows = workload_of(builder.spec.setup).realisation(1, lead_in=5, scored=20, tail=60).rows[5:25]
+    naive = 100 * 24 * 20 / sum(row.input_tokens for row in rows)
+    assert claims.metric("highest_pass_rate").value == top / 1e6
+    assert claims.metric("cached_prompt_share").value == pytest.approx(naive, rel=1e-12)
+
+
+def test_a_request_of_unknown_prompt_length_is_in_neither_part_of_the_share():
+    def half_told(r):
+        return replace(r, cached_tokens=24, prompt_tokens=None if r.row == 7 else r.prompt_tokens)
+
+    builder = RunBuilder(spec=conversation_spec(3, 4, 48))
+    records = [half_told(r) for r in builder.requests() if r.trial == 1]
+    scored = [r for r in records if 5 <= r.row < 25 and r.prompt_tokens]
+    claims = derive(builder.spec, evidence_of(builder, lambda rs: [half_told(r) for r in rs]))
+    naive = 100 * 24 * 19 / sum(r.prompt_tokens for r in scored)
+    assert claims.metric("cached_prompt_share").value == pytest.approx(naive, rel=1e-12)
+
+
+def test_an_engine_that_tells_nothing_of_its_cache_leaves_no_number_and_a_reason():
+    _, claims = cached_claims(lambda _: None)
+    assert claims.metric("cached_prompt_share").reason == "the engine does not tell"
+
+
+def test_a_plain_run_has_no_number_of_the_cache():
+    builder = RunBuilder(spec=small_spec())
+    keys = {claim.key for claim in derive(builder.spec, evidence_of(builder)).metrics}
+    assert "cached_prompt_share" not in keys
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,13 @@ from typer.testing import CliRunner
 
 from tests.conftest import ROOT
 from tests.measure.test_session import Lab, lab  # noqa: F401  # a fixture
-from tests.support.runs import RunBuilder, small_spec_dict
+from tests.support.runs import (
+    RunBuilder,
+    a_trace,
+    conversation_spec,
+    small_spec_dict,
+    trace_spec,
+)
 from tests.support.tokenizer_files import metaspace
 from tokenwatt_site import __version__, cli
 from tokenwatt_site.prompts import COMMON_WORDS
@@ -100,6 +106,51 @@ def test_spec_check_names_the_configuration(here):
     done = call("spec", "check", "a.spec.yaml")
     assert done.exit_code == 0
     assert "valid, configuration toy-135m-cpu-toy-" in done.stdout
+
+
+def test_spec_trace_prints_the_lines_of_a_spec_and_tells_the_rest_apart(here):
+    (here / "source").write_bytes(a_trace(200).data)
+    done = call("spec", "trace", "source", "--out", "toy-trace.jsonl")
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout.startswith(
+        "trace: toy-trace.jsonl\nsetup:\n  workload:\n    name: toy-trace"
+    )
+    assert "200 rows, 98.0 s, 2.031 requests/s" in done.stderr
+    assert call("spec", "trace", "source", "--out", "toy-trace.jsonl").exit_code == 2
+
+
+def test_spec_check_tells_how_many_repeats_a_trace_holds_and_what_a_conversation_asks(here):
+    (here / "toy-trace.jsonl").write_bytes(a_trace(200).data)
+    for name, spec in (
+        ("t.spec.yaml", trace_spec(a_trace(200))),
+        ("c.spec.yaml", conversation_spec(3, 4, 24)),
+        ("r.spec.yaml", trace_spec(a_trace(200), protocol__repeats=3)),
+    ):
+        value = spec.to_json()
+        del value["endpoint"]["url"]  # null has no spelling in a spec
+        (here / name).write_text(json.dumps(value), encoding="utf-8")
+    done = call("spec", "check", "t.spec.yaml", "c.spec.yaml")
+    assert done.exit_code == 0, done.stderr
+    assert "85 requests a trial" in done.stderr
+    assert "the trace has 200 rows, enough for 2 repeats" in done.stderr
+    assert "the longest prompt 408 tokens" in done.stderr
+    assert "3 turns, 4 requests apart" in done.stderr
+    short = call("spec", "check", "r.spec.yaml")
+    assert short.exit_code == 2
+    assert "enough for 2 of the repeats, 85 rows each" in short.stderr
+
+
+def test_a_trace_is_measured_by_the_command_and_again_by_its_run_file(here, lab):  # noqa: F811
+    (here / "toy-trace.jsonl").write_bytes(a_trace(200).data)
+    value = trace_spec(a_trace(200)).to_json()
+    del value["endpoint"]["url"]
+    (here / "t.spec.yaml").write_text(json.dumps(value), encoding="utf-8")
+    done = call("measure", "--spec", "t.spec.yaml", "--out", "runs/one.json")
+    assert done.exit_code == 0, done.stderr
+    (here / "toy-trace.jsonl").unlink()
+    again = call("measure", "--spec", "runs/one.json", "--out", "runs/two.json")
+    assert again.exit_code == 0, again.stderr
+    assert call("verify", "runs/one.json", "runs/two.json").exit_code == 0
 
 
 def test_spec_check_names_file_field_found_and_expected(here):

@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.runs import small_spec, small_spec_dict
 from tokenwatt_site.errors import SpecError
+from tokenwatt_site.schema import GrowingModel
 from tokenwatt_site.spec import parse_spec
 
 
@@ -95,3 +96,16 @@ def test_flags_that_only_speak_of_tokens_are_no_secrets(argument: str) -> None:
         setup__engine__environment={"TOKENIZERS_PARALLELISM": "false", "VLLM_MAX_TOKENS": "8"},
     )
     assert spec.setup.engine.argv == ("vllm", "{port}", argument)
+
+
+class Grown(GrowingModel):
+    younger = frozenset({"second"})
+
+    first: int | None
+    second: int | None = None
+
+
+def test_a_field_younger_than_signed_files_is_written_only_where_it_is_there() -> None:
+    assert Grown(first=None).to_json() == {"first": None}
+    assert Grown(first=1, second=0).to_json() == {"first": 1, "second": 0}
+    assert Grown.model_validate_json('{"first": null}') == Grown(first=None, second=None)

@@ -9,11 +9,18 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from tests.support.runs import small_spec, small_spec_dict
+from tests.conftest import ROOT
+from tests.support.runs import (
+    a_trace,
+    conversation_spec,
+    small_spec,
+    small_spec_dict,
+    trace_spec,
+)
 from tokenwatt_site.errors import InputError, SpecError
+from tokenwatt_site.lengths import Lognormal
 from tokenwatt_site.spec import (
     NOT_RECORDED,
-    Lognormal,
     Objective,
     Setup,
     configuration_id,
@@ -176,7 +183,7 @@ OTHER: dict[tuple[str | int, ...], Any] = {
     ("metric",): "e2e",
     ("quantile",): 0.95,
 }
-# Of these there is one value yet.
+# Of the schema there is one value yet; arrival and conversation go with other fields (below).
 ONLY = {("setup_schema",), ("arrival",)}
 IDENTITY = [path for path in leaves(small_spec_dict()["setup"]) if path not in ONLY]
 
@@ -378,3 +385,88 @@ def test_a_key_in_place_of_the_name_of_its_variable_is_refused_and_not_repeated(
 def test_a_spec_that_is_not_there_is_an_input_error(tmp_path: Path) -> None:
     with pytest.raises(InputError):
         load_spec(tmp_path / "absent.yaml")
+
+
+def test_a_conversation_and_a_trace_make_other_configurations() -> None:
+    trace = a_trace(100)
+    specs = (
+        small_spec(),
+        conversation_spec(2, 3, 5),
+        conversation_spec(2, 3, 6),
+        trace_spec(trace),
+        trace_spec(a_trace(101)),
+    )
+    assert len({spec.configuration_id for spec in specs}) == len(specs)
+
+
+def test_the_name_of_the_trace_s_file_is_no_identity() -> None:
+    trace = a_trace(100)
+    other = trace_spec(trace, trace="elsewhere/other.jsonl")
+    assert other.configuration_id == trace_spec(trace).configuration_id
+
+
+def test_what_is_younger_than_the_first_signed_specs_is_not_written_where_it_is_absent() -> None:
+    plain = small_spec().to_json()
+    assert not {"trace"} & set(plain)
+    assert "conversation" not in plain["setup"]
+    said = conversation_spec(2, 3, 5)
+    assert said.to_json()["setup"]["conversation"]["turns"] == 2
+    assert parse_spec(said.to_json(), source="x") == said
+    played = trace_spec(a_trace(100))
+    assert parse_spec(played.to_json(), source="x") == played
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/etc/passwd",
+        "../t.jsonl",
+        "a/../t.jsonl",
+        "./t.jsonl",
+        "~/t.jsonl",
+        "a//t",
+        "C:\\t",
+        "",
+        "a b",
+    ],
+)
+def test_a_trace_lies_below_its_spec_and_its_path_tells_nothing_of_the_machine(path: str) -> None:
+    with pytest.raises(SpecError, match=r"trace: is not valid.*below the spec's own folder"):
+        trace_spec(a_trace(100), trace=path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"trace": "t.jsonl"}, "setup.arrival: trace goes with trace: FILE"),
+        ({"setup__arrival": "trace"}, "goes with kind: trace"),
+        ({"setup__output_tokens": a_trace(9).lengths("output_tokens").to_json()}, "kind: trace"),
+        (
+            {"setup__conversation": {"turns": 1, "spread": 1, "shared_prefix_tokens": 0}},
+            "setup.conversation: is not valid",
+        ),
+    ],
+)
+def test_arrival_lengths_and_trace_go_together(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(SpecError, match=words):
+        small_spec(**changes)
+
+
+def test_the_prompts_of_a_trace_are_whole() -> None:
+    said = {"turns": 2, "spread": 1, "shared_prefix_tokens": 0}
+    with pytest.raises(SpecError, match="conversation goes with poisson"):
+        trace_spec(a_trace(100), setup__conversation=said)
+
+
+def test_a_bad_number_of_a_trace_is_named_by_its_field() -> None:
+    lengths = a_trace(9).lengths("input_tokens").to_json() | {"median": 0}
+    with pytest.raises(SpecError, match=r"setup\.input_tokens\.median: is not valid"):
+        trace_spec(a_trace(9), setup__input_tokens=lengths)
+
+
+def test_shipped_configurations_keep_their_ids() -> None:
+    ids = [load_spec(path).configuration_id for path in sorted((ROOT / "specs").glob("*.yaml"))]
+    assert ids == [
+        "smollm2-135m-instruct-cpu-llama-cpp-53703718d8bf",
+        "deepseek-v4-1-flash-4x-nvidia-h200-vllm-c7c2b0fd8f0a",
+    ]

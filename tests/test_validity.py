@@ -5,11 +5,26 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.runs import HELD, RunBuilder, small_spec, spec_in_mode
+from tests.support.runs import (
+    HELD,
+    RunBuilder,
+    conversation_spec,
+    small_spec,
+    spec_in_mode,
+    trace_spec,
+)
 from tests.test_claims import evidence_of
+from tokenwatt_site.errors import SpecError
 from tokenwatt_site.evidence import Status
+from tokenwatt_site.trace import Request, encode, parse
 from tokenwatt_site.trials import read_trials
-from tokenwatt_site.validity import fault, highest_load_urps, highest_rate_urps, verdict
+from tokenwatt_site.validity import (
+    fault,
+    highest_load_urps,
+    highest_rate_urps,
+    require_playable,
+    verdict,
+)
 from tokenwatt_site.workload import workload_of
 
 SPEC = small_spec()
@@ -205,6 +220,80 @@ def test_the_highest_rate_is_what_spec_and_client_both_allow():
 def test_small_deviations_of_prompt_length_and_cache_are_tolerated():
     changes = {"prompt_tokens": lambda r: r.prompt_asked + 2, "cached_tokens": 0}
     assert verdict(SPEC, trial_of(edited(**changes)))[0] == "PASS"
+
+
+def chat_trial(cached, *, overhead=0, shared=24):
+    spec = conversation_spec(3, 4, shared, protocol__tail=80)
+    seen = trial_of(spec=spec)
+    told = zip(seen.records, seen.realisation.sent_before(), strict=True)
+    records = tuple(replace(r, cached_tokens=cached(r, known)) for r, known in told)
+    return spec, replace(seen, records=records, chat_overhead=overhead)
+
+
+def test_what_a_conversation_has_sent_before_may_be_cached():
+    assert verdict(*chat_trial(lambda _, known: known)) == ("PASS", None)
+
+
+def test_a10_beyond_what_was_sent_before_a_conversation_is_allowed_no_more_than_others():
+    spec, trial = chat_trial(lambda r, known: known + (r.prompt_asked - known) // 50)
+    assert verdict(spec, trial)[0] == "PASS"
+    outcome, why = verdict(*chat_trial(lambda r, known: known + (r.prompt_asked - known) // 4))
+    assert (outcome, "beyond what was sent before" in why) == ("INVALID", True)
+
+
+def test_what_was_cached_of_a_prompt_whose_length_is_not_known_decides_nothing():
+    spec, trial = chat_trial(lambda _, known: known)
+    cut = [
+        replace(r, prompt_tokens=None, cached_tokens=60, status=Status.CENSORED)
+        if r.row > 24
+        else r
+        for r in trial.records
+    ]
+    assert verdict(spec, replace(trial, records=tuple(cut)))[0] == "PASS"
+
+
+def test_a10_what_one_conversation_leaves_uncached_excuses_no_other():
+    def uneven(r, known):
+        return min(r.prompt_tokens, known + 40) if r.row % 2 else 0
+
+    assert verdict(*chat_trial(uneven))[0] == "INVALID"
+
+
+def test_the_template_before_a_shared_prefix_is_cached_with_it():
+    def with_template(r, known):
+        return min(r.prompt_tokens, known + 8) if known else 0
+
+    assert verdict(*chat_trial(with_template))[0] == "INVALID"
+    assert verdict(*chat_trial(with_template, overhead=8))[0] == "PASS"
+
+
+def played(arrivals_s, **changes):
+    found = [Request(round(at * 1e9), 20, 8) for at in arrivals_s]
+    trace = parse(encode(found), source="t")
+    spec = trace_spec(trace, **changes)
+    return spec, workload_of(spec.setup, trace)
+
+
+def test_a_trace_whose_parts_take_time_can_be_played():
+    require_playable(*played(range(170), protocol__repeats=2))
+    require_playable(small_spec(), workload_of(small_spec().setup))
+
+
+@pytest.mark.parametrize("between_s", [0, 1e-5])
+def test_a_trace_whose_scored_rows_are_one_burst_cannot_be_played(between_s):
+    # Of the second repeat: 5 rows of lead-in, then 20 scored ones.
+    burst = [90 + i * between_s for i in range(20)]
+    arrivals = [*range(90), *burst, *range(100, 160)]
+    with pytest.raises(SpecError, match="the scored rows of repeat 2 all come at once"):
+        require_playable(*played(arrivals, protocol__repeats=2))
+
+
+def test_a_trace_whose_lead_in_is_one_burst_fills_no_engine():
+    quick = {"mode": "quick", "repeats": 2, "scored": 600, "lead_in": 20, "tail": 20}
+    arrivals = [0] * 21 + [float(i) for i in range(1, 1260)]
+    changes = {f"protocol__{key}": value for key, value in quick.items()}
+    with pytest.raises(SpecError, match="the lead-in of repeat 1 all come at once"):
+        require_playable(*played(arrivals, **changes))
 
 
 def test_one_late_last_send_is_caught_though_p99_is_not():

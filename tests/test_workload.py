@@ -2,17 +2,20 @@
 
 import math
 import statistics
-from decimal import Decimal, localcontext
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.runs import small_spec
+from tests.support.runs import a_trace, small_spec, trace_spec
 from tokenwatt_site import workload
+from tokenwatt_site.draws import GAP_UNIT
 from tokenwatt_site.errors import SpecError
-from tokenwatt_site.spec import Fixed, Lognormal
-from tokenwatt_site.workload import CELLS, GAP_UNIT, NAMED, Workload, exponential
+from tokenwatt_site.lengths import Conversation, Fixed
+from tokenwatt_site.prompts import Ids
+from tokenwatt_site.trace import Request, encode, parse
+from tokenwatt_site.workload import NAMED, Workload
 
 PUBLISHED_ROWS = [[2142327, 544, 339], [1874721, 165, 699], [607580, 387, 396], [467070, 4523, 366]]
 
@@ -24,7 +27,7 @@ def test_chat_mix_v1_draws_the_published_rows_for_ever():
         NAMED["chat-mix-v1"].hash
         == "10f0c79aa98d8a9c30f7febd09a90af0782a99d91ac41cdce41f532dde539e53"
     )
-    assert [list(row) for row in drawn.rows[:4]] == PUBLISHED_ROWS
+    assert [list(row[:3]) for row in drawn.rows[:4]] == PUBLISHED_ROWS
 
 
 def test_demo_mix_v1_keeps_its_hash():
@@ -32,22 +35,6 @@ def test_demo_mix_v1_keeps_its_hash():
         NAMED["demo-mix-v1"].hash
         == "b412d39b2a3f2c74cfb8bf0a3b65543e4e224cfbfc3303e0a9f2a05a3960b24e"
     )
-
-
-def test_the_shipped_normal_quantiles_are_those_of_an_independent_implementation():
-    p = [1 / 4096, *(i / CELLS for i in range(1, CELLS)), 4095 / 4096]
-    z = [quantile / 2**40 for quantile in workload.normal_quantiles()]
-    oracle = [statistics.NormalDist().inv_cdf(x) for x in p]
-    assert max(abs(a - b) for a, b in zip(z, oracle, strict=True)) < 1e-9
-
-
-def test_a_length_table_is_median_times_exp_of_sigma_z_clipped():
-    lengths = Lognormal(kind="lognormal", median=100, p90=250, min=3, max=600)
-    sigma = math.log(2.5) / 1.281552
-    table = workload.length_table(lengths)
-    for knot, quantile in zip(table, workload.normal_quantiles(), strict=True):
-        naive = min(max(100 * math.exp(sigma * quantile / 2**40), 3), 600)
-        assert knot / 2**16 == pytest.approx(naive, rel=1e-9, abs=1e-4)
 
 
 def test_chat_mix_means_are_within_one_percent_of_those_of_the_example_report():
@@ -79,14 +66,6 @@ def test_gaps_are_exponential_with_the_unit_as_mean():
     assert worst < 1.63 / math.sqrt(len(gaps))
 
 
-@given(st.integers(0, 2**64 - 1))
-def test_an_exponential_draw_is_minus_log_u_to_the_precision_of_its_table(word):
-    with localcontext() as context:
-        context.prec = 40
-        exact = -((Decimal(word) + 1) / Decimal(2) ** 64).ln() * GAP_UNIT
-    assert abs(exponential(word) - exact) <= 4
-
-
 @given(st.integers(1, 10_000_000), st.integers(1, 40))
 def test_due_times_are_the_exact_sums_of_gaps_at_any_rate(rate_urps, n):
     drawn = NAMED["demo-mix-v1"].realisation(5, lead_in=0, scored=n, tail=0)
@@ -110,7 +89,7 @@ def test_realisations_differ_and_prefixes_agree():
 def test_fixed_lengths_are_fixed():
     fixed = Workload("fixed", 1, Fixed(kind="fixed", tokens=77), Fixed(kind="fixed", tokens=9))
     rows = fixed.realisation(1, lead_in=0, scored=50, tail=0).rows
-    assert {row[1:] for row in rows} == {(77, 9)}
+    assert {row[1:3] for row in rows} == {(77, 9)}
 
 
 def test_lengths_stay_within_their_clip():
@@ -119,6 +98,173 @@ def test_lengths_stay_within_their_clip():
     assert max(r.input_tokens for r in rows) == 6144
     assert min(r.output_tokens for r in rows) >= 2
     assert max(r.output_tokens for r in rows) == 1536
+
+
+def chats(turns, spread, shared, name="chats"):
+    said = Conversation(turns=turns, spread=spread, shared_prefix_tokens=shared)
+    plain = NAMED["demo-mix-v1"]
+    return Workload(name, 1, plain.input_tokens, plain.output_tokens, said)
+
+
+conversations = st.tuples(st.integers(1, 5), st.integers(1, 7), st.integers(0, 40)).map(
+    lambda c: (c[0], c[1] if c[0] > 1 else 1, c[2] if c[0] > 1 else c[2] + 1)
+)
+
+
+@given(conversations, st.integers(10, 90))
+def test_rows_of_conversations_are_laid_out_block_by_block_and_turn_by_turn(shape, n):
+    turns, spread, shared = shape
+    drawn = chats(*shape).realisation(3, lead_in=0, scored=n, tail=0)
+    new = replace(chats(*shape), conversation=None).realisation(3, lead_in=0, scored=n, tail=0).rows
+    # The naive way: first who speaks when, then what each has said by then, as a list.
+    speaker = {
+        block * spread * turns + turn * spread + j: (block * spread + j, turn)
+        for block in range(n)
+        for turn in range(turns)
+        for j in range(spread)
+    }
+    said = {}
+    for index, row in enumerate(drawn.rows):
+        conversation, turn = speaker[index]
+        history = said.setdefault(conversation, [])
+        assert len(history) == turn
+        before = shared + sum(given + answer for given, answer in history)
+        asked = (new[index].gap, before + new[index].input_tokens, new[index].output_tokens)
+        assert row == (*asked, conversation)
+        history.append(new[index][1:3])
+
+
+@given(conversations, st.integers(10, 60))
+def test_what_was_sent_before_is_the_longest_beginning_that_an_earlier_prompt_had(shape, n):
+    drawn = chats(*shape).realisation(2, lead_in=0, scored=n, tail=0)
+    prompts = [
+        Ids(10**7).prompt(b"k" * 32, r.stream, r.input_tokens, drawn.shared_prefix)
+        for r in drawn.rows
+    ]
+    for index, (prompt, told) in enumerate(zip(prompts, drawn.sent_before(), strict=True)):
+        longest = 0
+        for earlier in prompts[:index]:
+            same = 0
+            while same < min(len(prompt), len(earlier)) and prompt[same] == earlier[same]:
+                same += 1
+            longest = max(longest, same)
+        # Two random ids may be equal by chance.
+        assert told <= longest <= told + 1
+
+
+@given(conversations)
+def test_no_prompt_is_longer_than_the_setup_says(shape):
+    made = chats(*shape)
+    drawn = made.realisation(1, lead_in=0, scored=200, tail=0)
+    longest = made.conversation.longest_prompt(96, 48)
+    assert max(row.input_tokens for row in drawn.rows) <= longest
+    assert max(row.input_tokens + row.output_tokens for row in drawn.rows) <= longest + 48
+
+
+def test_a_plain_workload_repeats_nothing():
+    drawn = NAMED["demo-mix-v1"].realisation(1, lead_in=0, scored=30, tail=0)
+    assert set(drawn.sent_before()) == {0}
+    assert [row.stream for row in drawn.rows] == list(range(30))
+
+
+def test_a_realisation_of_a_plain_workload_keeps_its_hash():
+    drawn = NAMED["chat-mix-v1"].realisation(1, lead_in=2, scored=10, tail=0)
+    assert drawn.hash == "6d9a73b2dcb88ccdeeb3b1af8fc577820c2b4c4887d90a34cd50421d0da9c179"
+
+
+def test_the_hash_of_a_realisation_tells_streams_and_shared_prefix():
+    rows = chats(2, 3, 5).realisation(1, lead_in=0, scored=12, tail=0)
+    others = [
+        replace(rows, shared_prefix=6),
+        replace(rows, rows=tuple(row._replace(stream=i) for i, row in enumerate(rows.rows))),
+    ]
+    assert len({rows.hash, *(other.hash for other in others)}) == 3
+
+
+def test_conversations_and_traces_keep_their_hashes():
+    """A change here changes the id of every configuration with a conversation or a trace."""
+    assert chats(4, 8, 32).hash == (
+        "b9225fe1bf7718e48fb2e48fb306d3f69d589e763016f9c6f030ef25a468fb73"
+    )
+    assert of_trace(a_trace(40)).hash == (
+        "03af987650137de33beb77db0084bb9a6287377a1cd66688d202091f64ef870e"
+    )
+
+
+def test_every_field_of_a_conversation_makes_another_workload():
+    shapes = [(2, 3, 5), (3, 3, 5), (2, 4, 5), (2, 3, 6)]
+    assert len({chats(*shape).hash for shape in shapes} | {NAMED["demo-mix-v1"].hash}) == 5
+
+
+def of_trace(trace):
+    lengths = trace.lengths("input_tokens"), trace.lengths("output_tokens")
+    return Workload("toy-trace", 1, *lengths, trace=trace)
+
+
+def test_repeats_of_a_trace_are_its_parts_one_after_the_other():
+    trace = a_trace(50)
+    made = of_trace(trace)
+    parts = [made.realisation(r, lead_in=2, scored=10, tail=3) for r in (1, 2, 3)]
+    rows = [row for part in parts for row in part.rows]
+    assert [row[1:3] for row in rows] == [request[1:] for request in trace.requests[:45]]
+    gaps = trace.gaps(GAP_UNIT, 0, 45)
+    assert [row.gap for row in rows] == [0 if i % 15 == 0 else gap for i, gap in enumerate(gaps)]
+    assert [row.stream for row in parts[2].rows] == list(range(15))
+
+
+def test_a_trace_at_its_own_rate_comes_when_it_came():
+    trace = parse(encode([Request(i * 10**9, 5, 5) for i in range(21)]), source="t")
+    drawn = of_trace(trace).realisation(1, lead_in=0, scored=21, tail=0)
+    assert list(drawn.due_ns(1_000_000)) == [request.arrival_ns for request in trace.requests]
+    assert list(drawn.due_ns(4_000_000)) == [r.arrival_ns // 4 for r in trace.requests]
+
+
+def test_a_trace_that_is_too_short_says_how_many_repeats_it_holds():
+    made = of_trace(a_trace(50))
+    with pytest.raises(
+        SpecError, match=r"50 rows, enough for 2 of the repeats, 20 rows each; expected 60 rows"
+    ):
+        made.realisation(3, lead_in=2, scored=10, tail=8)
+
+
+def test_a_setup_names_its_trace_by_hash():
+    trace, other = a_trace(50), a_trace(51)
+    spec = trace_spec(trace)
+    assert workload.workload_of(spec.setup, trace) == of_trace(trace)
+    with pytest.raises(SpecError, match=rf"setup\.workload\.hash.*sha256 {other.sha256}"):
+        workload.workload_of(spec.setup, other)
+    with pytest.raises(SpecError, match="the trace is missing"):
+        workload.workload_of(spec.setup)
+    with pytest.raises(SpecError, match="has a trace that nothing plays"):
+        workload.workload_of(small_spec().setup, trace)
+
+
+def test_lengths_that_are_not_those_of_the_trace_are_refused():
+    trace = a_trace(50)
+    told = trace.lengths("input_tokens").model_copy(update={"max": 60})
+    lying = Workload("toy-trace", 1, told, trace.lengths("output_tokens"), trace=trace)
+    identity = {"name": "toy-trace", "version": 1, "hash": lying.hash}
+    spec = trace_spec(trace, setup__input_tokens=told.to_json(), setup__workload=identity)
+    with pytest.raises(SpecError, match=r"setup\.input_tokens: are not the lengths.*max: 60"):
+        workload.workload_of(spec.setup, trace)
+
+
+def test_the_pace_of_the_scored_part_is_told_against_the_whole_trace():
+    slow = [Request(i * 2 * 10**9, 5, 5) for i in range(20)]
+    fast = [Request(38 * 10**9 + i * 10**9, 5, 5) for i in range(1, 21)]
+    made = of_trace(parse(encode([*slow, *fast]), source="t"))
+    # 39 gaps in 58 s; 19 gaps in 38 s, then 19 in 19 s.
+    paces = [made.realisation(r, lead_in=0, scored=20, tail=0).scored_pace for r in (1, 2)]
+    assert [float(pace) for pace in paces] == pytest.approx([58 / 39 / 2, 58 / 39], rel=1e-5)
+    at_once = of_trace(parse(encode([slow[0]] * 20 + slow[1:]), source="t"))
+    assert at_once.realisation(1, lead_in=0, scored=20, tail=0).scored_pace is None
+
+
+def test_a_known_name_with_a_conversation_is_another_workload():
+    said = {"turns": 2, "spread": 4, "shared_prefix_tokens": 0}
+    spec = small_spec(setup__conversation=said)
+    with pytest.raises(SpecError, match=r"conversation \{turns: 2, spread: 4"):
+        workload.workload_of(spec.setup)
 
 
 def test_a_known_name_with_other_distributions_is_refused():

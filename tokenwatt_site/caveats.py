@@ -12,8 +12,10 @@ from tokenwatt_site.journal import Entry
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.run import MetricClaim, NotCovered, RepeatClaim, SelfTest
 from tokenwatt_site.spec import MIN_SCORED, MIN_WINDOW_S, NOT_RECORDED, Spec
+from tokenwatt_site.trace import Trace
 from tokenwatt_site.trials import Told, Trial
 from tokenwatt_site.validity import fill_ns
+from tokenwatt_site.workload import Realisation
 
 
 def caveats(
@@ -24,9 +26,10 @@ def caveats(
 
 
 def circumstances(
-    spec: Spec, journal: Sequence[Entry], trials: Sequence[Trial]
+    spec: Spec, journal: Sequence[Entry], trials: Sequence[Trial], trace: Trace | None = None
 ) -> tuple[NotCovered, ...]:
     """Return the caveats that come from how this run went, not from what it measured."""
+    drawn = {t.realisation.number: t.realisation for t in trials}.values()
     launches = [entry.data for entry in journal if entry.event == "launch"]
     told = (
         *_of_engine(spec, launches),
@@ -34,6 +37,8 @@ def circumstances(
         *_of_prompts(launches),
         *_of_launches(launches),
         *_of_requests(spec, trials),
+        *_of_conversations(spec, tuple(drawn)),
+        *_of_trace(trace, tuple(drawn)),
     )
     return tuple(NotCovered(what=what, why=why) for what, why in told)
 
@@ -53,7 +58,8 @@ def _of_engine(spec: Spec, launches: Sequence[dict[str, JsonValue]]) -> Iterator
     if any(launch.get("repeat_cached_tokens", 0) is None for launch in launches):
         yield (
             "Prompt-cache hits",
-            "The engine does not report them. Every prompt was fresh.",
+            "The engine does not report them."
+            + (" Every prompt was fresh." if spec.setup.conversation is None else ""),
         )
     if any(launch.get("longest_asked") is False for launch in launches):
         yield (
@@ -154,6 +160,50 @@ def _of_requests(spec: Spec, trials: Sequence[Trial]) -> Iterator[tuple[str, str
         )
 
 
+def _of_conversations(spec: Spec, drawn: Sequence[Realisation]) -> Iterator[tuple[str, str]]:
+    if spec.setup.conversation is None:
+        return
+    if spec.setup.conversation.turns > 1:
+        yield (
+            "Conversations that wait for their answers",
+            (
+                "A turn comes on schedule, whether or not the answer before it was there, and its"
+                " history holds random tokens in place of the engine's own answers: no cache has"
+                " those before they are sent."
+            ),
+        )
+    shares = [
+        sum(r.sent_before()[r.lead_in : r.lead_in + r.scored]) / (r.mean_input_tokens * r.scored)
+        for r in drawn
+    ]
+    yield (
+        "An engine without a prompt cache",
+        (
+            f"Up to {max(shares, default=0.0):.1%} of the scored prompt tokens had been sent before"
+            " in the same trial, as the setup declares. How much was cached stands under All"
+            " numbers."
+        ),
+    )
+
+
+def _of_trace(trace: Trace | None, drawn: Sequence[Realisation]) -> Iterator[tuple[str, str]]:
+    if trace is None:
+        return
+    yield (
+        "What the prompts of the trace had in common",
+        "It tells arrivals and lengths. Every prompt was of fresh random tokens.",
+    )
+    paces = [f"{float(pace):.2f} in repeat {r.number}" for r in drawn if (pace := r.scored_pace)]
+    yield (
+        "The trace at its own rate",
+        (
+            f"It had {len(trace.requests):,} requests at {trace.mean_rate:.3f} requests/s; its time"
+            " was scaled to each rate. Rates are of the whole trace: the scored part of it comes"
+            f" at so many times the rate: {', '.join(paces) or 'all at once'}."
+        ),
+    )
+
+
 def not_recorded(setup: JsonValue, path: str = "") -> tuple[str, ...]:
     """Return the dotted names of the setup fields that say "not recorded"."""
     if setup == NOT_RECORDED:
@@ -217,15 +267,16 @@ def _all(
     yield (
         f"Context lengths beyond the {setup.workload.name} workload",
         (
-            f"Longest prompt {setup.input_tokens.longest:,} tokens, longest answer"
+            f"Longest prompt {setup.longest_prompt:,} tokens, longest answer"
             f" {setup.output_tokens.longest:,}."
         ),
     )
+    beyond = "" if setup.conversation is None else "but what the conversations repeat "
     yield (
         "Natural text",
         (
-            "Prompts are random tokens, fresh in every trial, so that nothing can be cached. Expert"
-            " routing and speculative acceptance differ from text."
+            f"Prompts are random tokens, fresh in every trial, so that nothing {beyond}can be"
+            " cached. Expert routing and speculative acceptance differ from text."
         ),
     )
     if fields := not_recorded(setup.to_json()):

@@ -53,6 +53,7 @@ def derive(spec: Spec, evidence: Evidence) -> Claims:
         *_rates(spec, trials, repeats, tops),
         *_latencies(spec, tops),
         *_shares(spec, tops),
+        *_cached(spec, tops),
         *_energy(evidence, tops, energies),
         _absent("mbu", "bytes per decode step are neither modelled nor measured by this version"),
         _absent("accuracy", "the accuracy gate was not run: this version measures speed alone"),
@@ -65,7 +66,7 @@ def derive(spec: Spec, evidence: Evidence) -> Claims:
         distributions=_distributions(tops),
         not_covered=(
             *caveats(spec, repeats, metrics),
-            *circumstances(spec, evidence.journal, trials),
+            *circumstances(spec, evidence.journal, trials, evidence.trace),
             *energy_notes(energies),
         ),
     )
@@ -242,6 +243,24 @@ def _shares(spec: Spec, tops: Sequence[Trial]) -> tuple[MetricClaim, ...]:
         _pooled("attainment", [100 * _within_all(spec, t) / t.realisation.scored for t in tops]),
         _pooled("complete", [100 * t.complete / t.realisation.scored for t in tops]),
     )
+
+
+def _cached(spec: Spec, tops: Sequence[Trial]) -> tuple[MetricClaim, ...]:
+    """Return the share of prompts that came from the engine's cache; nothing where none may."""
+    key = "cached_prompt_share"
+    if spec.setup.conversation is None:
+        return ()
+    if not tops:
+        return (_absent(key, "no trial met the SLO"),)
+    shares = []
+    for trial in tops:
+        # An engine may leave the count out where it is 0.
+        told = [r for r in trial.scored if r.prompt_tokens]
+        cached = [r.cached_tokens for r in told if r.cached_tokens is not None]
+        if not cached:
+            return (_absent(key, "the engine does not tell"),)
+        shares.append(100 * sum(cached) / sum(r.prompt_tokens or 0 for r in told))
+    return (_pooled(key, shares),)
 
 
 def _within_all(spec: Spec, trial: Trial) -> int:

@@ -27,6 +27,7 @@ from tokenwatt_site.commands import init as init_command
 from tokenwatt_site.commands import keys as keys_command
 from tokenwatt_site.commands import measure as measure_command
 from tokenwatt_site.commands import report as report_command
+from tokenwatt_site.commands import trace as trace_command
 from tokenwatt_site.commands import verify as verify_command
 from tokenwatt_site.errors import (
     EnvironmentProblem,
@@ -40,6 +41,7 @@ from tokenwatt_site.measure.trial import Progress
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.run import Run
 from tokenwatt_site.spec import Role, Spec
+from tokenwatt_site.trace import Trace
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -197,14 +199,15 @@ def measure(
     if resume is not None:
         if spec or label or role:
             raise UsageError("--resume takes spec, label and role from its folder; leave them out")
-        wanted, folder = measure_command.resumed_spec(resume), resume
+        wanted, folder, trace = measure_command.resumed_spec(resume), resume, None
     elif spec is not None:
         wanted = measure_command.read_spec(spec, label=label, role=role)
+        trace = measure_command.read_trace(spec, wanted)
         folder = measure_command.new_folder(wanted)
     else:
         raise UsageError("give --spec FILE, or --resume FOLDER")
     with _Display() as events:
-        path, run = measure_command.measure_and_sign(wanted, folder, events, out=out)
+        path, run = measure_command.measure_and_sign(wanted, folder, events, trace=trace, out=out)
     _print_summary(run)
     typer.echo(path)
 
@@ -269,13 +272,31 @@ def check(
     for file in files:
         try:
             spec = measure_command.read_spec(file)
+            trace = measure_command.read_trace(file, spec)
         except (UsageError, EnvironmentProblem) as error:
             problems += error.problems
         else:
             typer.echo(f"{file}: valid, configuration {spec.configuration_id}")
             _tell(f"  {_plan_text(spec)}")
+            _tell(f"  {_workload_text(spec, trace)}")
     if problems:
         raise SpecError(*problems)
+
+
+@spec_app.command("trace")
+@_handled
+def trace(
+    file: Annotated[
+        Path, typer.Argument(help="A trace: ours, an Azure LLM trace (CSV) or Mooncake (JSONL).")
+    ],
+    out: Annotated[Path, typer.Option(help="The trace to write; its name is the workload's.")],
+) -> None:
+    """Write a trace as our own, and print the lines of a spec that plays it."""
+    written = trace_command.convert(file, out)
+    _tell(f"{written.path}:")
+    for line in written.summary:
+        _tell(f"  {line}")
+    typer.echo(written.spec_lines)
 
 
 def _plan_text(spec: Spec) -> str:
@@ -286,6 +307,21 @@ def _plan_text(spec: Spec) -> str:
         f" a trial at start_rate takes about {minutes:.1f} minutes, a repeat 5 to 8 trials"
     )
     return f"{text}; {len(unknown)} fields not recorded" if unknown else text
+
+
+def _workload_text(spec: Spec, trace: Trace | None) -> str:
+    setup, rows = spec.setup, spec.protocol.rows
+    text = (
+        f"{setup.workload.name}: {rows:,} requests a trial, the longest prompt"
+        f" {setup.longest_prompt:,} tokens and the longest answer {setup.output_tokens.longest:,}"
+    )
+    if setup.conversation is not None:
+        text += f"; {setup.conversation.turns} turns, {setup.conversation.spread} requests apart"
+    if trace is not None:
+        held = len(trace.requests) // rows
+        text += f"; the trace has {len(trace.requests):,} rows, enough for {held} repeat"
+        text += "s" if held != 1 else ""
+    return text
 
 
 @keys_app.command("add")

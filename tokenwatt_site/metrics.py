@@ -122,6 +122,16 @@ _ALL = (
         "Share of scored requests that ended with all the tokens asked for.",
     ),
     Metric(
+        "cached_prompt_share",
+        "Prompt tokens from the cache",
+        "%",
+        "neither",
+        "arithmetic",
+        1,
+        "Cached prompt tokens, as the engine tells them / prompt tokens of the scored requests at"
+        " the highest passing rate. Only where conversations are declared: other prompts are new.",
+    ),
+    Metric(
         "tokens_per_joule",
         "Tokens per joule",
         "output tok/J",

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import Annotated, ClassVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+)
 
 from tokenwatt_site.canonical import JsonValue, Lines
 from tokenwatt_site.errors import Problem
@@ -79,14 +87,29 @@ class Model(BaseModel):
         return self.model_dump(mode="json")
 
 
+class GrowingModel(Model):
+    """A model that got fields after the first files were signed, whose bytes must not change.
+
+    `younger` names them; one that is None is not written.
+    """
+
+    younger: ClassVar[frozenset[str]] = frozenset()
+
+    @model_serializer(mode="wrap")
+    def _without_absent(self, serialise: SerializerFunctionWrapHandler) -> dict[str, JsonValue]:
+        value: dict[str, JsonValue] = serialise(self)
+        absent = {name for name in self.younger if getattr(self, name) is None}
+        return {name: item for name, item in value.items() if name not in absent}
+
+
 def validation_problems(
     error: ValidationError, *, source: str, lines: Lines | None = None
 ) -> tuple[Problem, ...]:
     """Turn a schema error into problems that a reader can act on, one per field."""
     problems: dict[str, Problem] = {}
     for item in error.errors(include_url=False):
-        # Union branches add their own name to the path; only what is in the file is shown.
-        path = tuple(part for part in item["loc"] if not _is_branch(part))
+        # Union branches add their own name to the path, below the field they are of.
+        path = tuple(p for i, p in enumerate(item["loc"]) if i == 0 or not _is_branch(p))
         field = ".".join(map(str, path))
         missing = item["type"] == "missing"
         expected = item["msg"].removeprefix("Value error, ")
@@ -127,7 +150,8 @@ def validation_problems(
 
 
 _BRANCH = re.compile(
-    r"^(constrained-\w+|literal\[.*\]|int|float|str|tuple\[.*\]|function-.*|lognormal|fixed)$"
+    r"^(constrained-\w+|literal\[.*\]|int|float|str|tuple\[.*\]|function-.*"
+    r"|lognormal|fixed|trace)$"
 )
 
 

@@ -15,9 +15,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import (
     AfterValidator,
     Field,
-    SerializerFunctionWrapHandler,
     ValidationError,
-    model_serializer,
     model_validator,
 )
 
@@ -30,8 +28,10 @@ from tokenwatt_site.canonical import (
     read_file,
 )
 from tokenwatt_site.errors import SpecError
+from tokenwatt_site.lengths import Conversation, Lengths, Traced
 from tokenwatt_site.schema import (
     Argument,
+    GrowingModel,
     Line,
     Model,
     Sha256,
@@ -107,40 +107,6 @@ class WorkloadIdentity(Model):
     hash: Sha256
 
 
-class Lognormal(Model):
-    """Token counts: lognormal with this median and 90th percentile, clipped to [min, max]."""
-
-    kind: Literal["lognormal"]
-    median: Annotated[int, Field(ge=1, le=1_000_000)]
-    p90: Annotated[int, Field(ge=1, le=10_000_000)]
-    min: Annotated[int, Field(ge=1)]
-    max: Annotated[int, Field(ge=1, le=10_000_000)]
-
-    @property
-    def longest(self) -> int:
-        return self.max
-
-    @model_validator(mode="after")
-    def _ordered(self) -> Lognormal:
-        if not self.min <= self.median < self.p90 <= self.max:
-            raise ValueError("needs min <= median < p90 <= max")
-        return self
-
-
-class Fixed(Model):
-    """Every request has this many tokens."""
-
-    kind: Literal["fixed"]
-    tokens: Annotated[int, Field(ge=1, le=10_000_000)]
-
-    @property
-    def longest(self) -> int:
-        return self.tokens
-
-
-Lengths: TypeAlias = Annotated[Lognormal | Fixed, Field(discriminator="kind")]
-
-
 class Objective(Model):
     """At most n - ceil(quantile * n) of n scored requests exceed `limit_ms`."""
 
@@ -188,8 +154,10 @@ class AccuracyGate(Model):
     max_drop_points: Annotated[float, Field(ge=0)]
 
 
-class Setup(Model):
-    """The identity of a configuration."""
+class Setup(GrowingModel):
+    """The identity of a configuration. `input_tokens` of a conversation are a turn's new tokens."""
+
+    younger = frozenset({"conversation"})
 
     setup_schema: Literal[1]
     accelerator: Accelerator
@@ -203,7 +171,8 @@ class Setup(Model):
     workload: WorkloadIdentity
     input_tokens: Lengths
     output_tokens: Lengths
-    arrival: Literal["poisson"]
+    arrival: Literal["poisson", "trace"]
+    conversation: Conversation | None = None
     slo: Annotated[tuple[Objective, ...], Field(min_length=1, max_length=8)]
     power: PowerSource
     accuracy_gate: AccuracyGate
@@ -215,6 +184,23 @@ class Setup(Model):
             # One SLO, one way to write it: another order would be another configuration.
             raise ValueError("slo must list ttft, tpot, e2e in this order, each quantile once")
         return self
+
+    @model_validator(mode="after")
+    def _one_kind_of_arrival(self) -> Setup:
+        traced = {isinstance(x, Traced) for x in (self.input_tokens, self.output_tokens)}
+        if traced != {self.arrival == "trace"}:
+            raise ValueError(
+                "arrival: trace goes with kind: trace of input_tokens and of output_tokens"
+            )
+        if self.arrival == "trace" and self.conversation is not None:
+            raise ValueError("the prompts of a trace are whole; conversation goes with poisson")
+        return self
+
+    @property
+    def longest_prompt(self) -> int:
+        """Tokens of the longest prompt that the workload can ask for."""
+        new, answer = self.input_tokens.longest, self.output_tokens.longest
+        return self.conversation.longest_prompt(new, answer) if self.conversation else new
 
     @property
     def is_cpu(self) -> bool:
@@ -235,7 +221,7 @@ def _relative_path(text: str) -> str:
     return text
 
 
-class Endpoint(Model):
+class Endpoint(GrowingModel):
     """Where the engine answers, and how it is asked. Not identity: a port changes no result.
 
     `api_key_variable` names the environment variable with the key; the key is in no file.
@@ -243,6 +229,8 @@ class Endpoint(Model):
     `tokenizer` is the model's tokenizer.json, by which text has exact lengths: a path from the
     folder in which the command runs. Where it is absent the engine's own /tokenize is asked.
     """
+
+    younger = frozenset({"api_key_variable", "prompt", "tokenizer"})
 
     start: Literal["launch", "attach"]
     url: (
@@ -264,15 +252,6 @@ class Endpoint(Model):
     @property
     def prompt_kind(self) -> Literal["ids", "text"]:
         return self.prompt or ("text" if self.api == "chat" else "ids")
-
-    @model_serializer(mode="wrap")
-    def _without_absent_fields(
-        self, serialise: SerializerFunctionWrapHandler
-    ) -> dict[str, JsonValue]:
-        # They are younger than the first signed files, whose bytes must not change.
-        younger = {"api_key_variable", "prompt", "tokenizer"}
-        value: dict[str, JsonValue] = serialise(self)
-        return {key: item for key, item in value.items() if key not in younger or item is not None}
 
     @model_validator(mode="after")
     def _prompts_go_together(self) -> Endpoint:
@@ -309,8 +288,7 @@ class Protocol(Model):
     def _consistent(self) -> Protocol:
         if self.start_rate > self.max_rate:
             raise ValueError("start_rate is above max_rate")
-        rows = self.lead_in + self.scored + self.tail
-        if rows > (limit := min(MAX_ROWS, MAX_RUN_ROWS // self.repeats)):
+        if self.rows > (limit := min(MAX_ROWS, MAX_RUN_ROWS // self.repeats)):
             raise ValueError(f"lead_in, scored and tail together may be {limit:,} rows")
         if self.mode != "demo" and self.scored < MIN_SCORED:
             raise ValueError(f"mode {self.mode} needs at least {MIN_SCORED} scored requests")
@@ -319,6 +297,11 @@ class Protocol(Model):
         if self.mode == "full" and self.repeats < 3:
             raise ValueError("mode full means at least 3 repeats")
         return self
+
+    @property
+    def rows(self) -> int:
+        """Rows of one realisation."""
+        return self.lead_in + self.scored + self.tail
 
     @property
     def bracket_ratio(self) -> float:
@@ -334,7 +317,24 @@ MIN_SCORED = 600
 MIN_WINDOW_S = 120
 
 
-class Spec(Model):
+_TRACE_PATH = re.compile(r"([A-Za-z0-9_][A-Za-z0-9._-]*/)*[A-Za-z0-9_][A-Za-z0-9._-]*")
+
+
+def _below_the_spec(text: str) -> str:
+    # The spec is signed and published: no path of this machine, nothing outside its folder.
+    if not _TRACE_PATH.fullmatch(text):
+        raise ValueError("a path below the spec's own folder, such as traces/office.jsonl")
+    return no_secret(text)
+
+
+class Spec(GrowingModel):
+    """What is asked for. `trace` names the file of `arrival: trace`, beside or below the spec.
+
+    It is no identity: the workload's hash names the file's contents.
+    """
+
+    younger = frozenset({"trace"})
+
     spec_schema: Literal[1]
     title: Line
     label: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
@@ -343,12 +343,19 @@ class Spec(Model):
     setup: Setup
     endpoint: Endpoint
     protocol: Protocol
+    trace: Annotated[str, Field(max_length=200), AfterValidator(_below_the_spec)] | None = None
 
     @model_validator(mode="after")
     def _launchable(self) -> Spec:
         argv = self.setup.engine.argv
         if self.endpoint.start == "launch" and not any("{port}" in part for part in argv):
             raise ValueError("endpoint.start: launch needs setup.engine.argv with {port} in it")
+        return self
+
+    @model_validator(mode="after")
+    def _trace_where_it_is_played(self) -> Spec:
+        if (self.setup.arrival == "trace") != (self.trace is not None):
+            raise ValueError("setup.arrival: trace goes with trace: FILE, and with nothing else")
         return self
 
     @property

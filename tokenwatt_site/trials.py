@@ -20,16 +20,21 @@ from tokenwatt_site.goodput import Judgement, decide, judge
 from tokenwatt_site.journal import Entry
 from tokenwatt_site.run import SIMULATED_ENGINE, SelfTest
 from tokenwatt_site.spec import Objective, Spec
+from tokenwatt_site.trace import Trace
 from tokenwatt_site.workload import Realisation, workload_of
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """All that a run is derived from, decoded. `power` is None where no board was read."""
+    """All that a run is derived from, decoded.
+
+    `power` is None where no board was read, `trace` where the workload plays none.
+    """
 
     journal: tuple[Entry, ...]
     requests: tuple[RequestRecord, ...]
     power: PowerLog | None
+    trace: Trace | None = None
 
 
 _NO_FAILURE = frozenset({Status.OK, Status.CENSORED})
@@ -197,6 +202,7 @@ def read_trials(spec: Spec, evidence: Evidence) -> tuple[Trial, ...]:
 
     Raises:
         InputError: naming the trial and what differs.
+        SpecError: the workload cannot be drawn; see `workload.workload_of`.
     """
     if not evidence.journal or evidence.journal[0].event != "open":
         raise InputError(Problem("does not begin with an open line", field="journal"))
@@ -213,7 +219,7 @@ def read_trials(spec: Spec, evidence: Evidence) -> tuple[Trial, ...]:
     for record in evidence.requests:
         grouped.setdefault((record.repeat, record.trial), []).append(record)
     ends = {_key(line): line for line in evidence.journal if line.event == "trial_end"}
-    workload, protocol = workload_of(spec.setup), spec.protocol
+    workload, protocol = workload_of(spec.setup, evidence.trace), spec.protocol
     launches = {
         _integer(line, "repeat"): line for line in evidence.journal if line.event == "launch"
     }

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, TypeAlias
 
+from tokenwatt_site.errors import Problem, SpecError
 from tokenwatt_site.evidence import RequestRecord, Status
 from tokenwatt_site.goodput import decide, quantile
 from tokenwatt_site.run import SelfTest, Verdict
 from tokenwatt_site.spec import MIN_WINDOW_S, Spec
 from tokenwatt_site.trials import Trial
-from tokenwatt_site.workload import Realisation
+from tokenwatt_site.workload import Realisation, Workload, require_rows
 
 MAX_LAG_NS = 1_000_000
 LIMIT_SHARE = Fraction(5, 1000)
@@ -26,6 +27,8 @@ MIN_SENT_SHARE = Fraction(995, 1000)
 MAX_LAST_SEND_SHARE = Fraction(1, 100)
 MAX_CACHED_SHARE = Fraction(1, 100)
 MAX_UNSCORED_FAILED_SHARE = Fraction(1, 100)
+MAX_PACE = 1000
+"""Of the scored rows of a trace, in rates of the whole: beyond, they are one burst."""
 
 
 MAX_HELD_SHARE = Fraction(1, 2)
@@ -102,6 +105,34 @@ def _fullest_urps(spec: Spec, realisation: Realisation) -> int:
         ratios.append(Fraction(due[rows.start], lead_ns))
     # 1e-6 below: due times are rounded down.
     return min(math.floor(min(ratios) * base_urps) - 1, round(spec.protocol.max_rate * 1e6))
+
+
+def require_playable(spec: Spec, workload: Workload) -> None:
+    """See that a trace is long enough, and that each part of it takes time where time is measured.
+
+    Raises:
+        SpecError: naming the repeat for which it is or does not.
+    """
+    protocol = spec.protocol
+    if workload.trace is None:
+        return
+    require_rows(workload.trace, protocol.rows, repeats=protocol.repeats)
+    for repeat in range(1, protocol.repeats + 1):
+        part = workload.realisation(
+            repeat, lead_in=protocol.lead_in, scored=protocol.scored, tail=protocol.tail
+        )
+        pace = part.scored_pace
+        at_once = pace is None or pace > MAX_PACE
+        if at_once or _fullest_urps(spec, part) < 1:
+            what = "scored rows" if at_once else "lead-in"
+            raise SpecError(
+                Problem(
+                    f"the {what} of repeat {repeat} all come at once",
+                    field="trace",
+                    expected="arrivals that take some time, as do lead-in and window",
+                    remedy="Give another part of the trace, or other lead_in, scored or tail.",
+                )
+            )
 
 
 def fill_ns(spec: Spec) -> int:
@@ -231,10 +262,24 @@ def _token_fault(trial: Trial) -> Fault | None:
     more = sum((r.output_tokens or 0) > r.output_asked for r in trial.records)
     if more:
         return Fault(("engine",), f"{more} answers had more tokens than were asked for")
-    cached = sum(r.cached_tokens or 0 for r in trial.records)
-    prompted = sum(found for found, _ in told)
-    if cached > MAX_CACHED_SHARE * prompted:
-        return Fault(("engine",), f"{cached} of {prompted} prompt tokens came from its cache")
+    return _cache_fault(trial, prompted=sum(found for found, _ in told))
+
+
+def _cache_fault(trial: Trial, prompted: int) -> Fault | None:
+    """Say that more came from the engine's cache than what earlier requests of the trial held."""
+    excess = 0
+    sent_before = trial.realisation.sent_before()
+    for record, known in zip(trial.records, sent_before, strict=False):  # it may have ended early
+        if record.prompt_tokens is None:
+            continue  # nor is it in `prompted`
+        # A chat template begins before the prompt does, so what is cached of both has it too.
+        explained = known + trial.chat_overhead if known else 0
+        excess += max(0, (record.cached_tokens or 0) - explained)
+    if excess > MAX_CACHED_SHARE * prompted:
+        beyond = " beyond what was sent before" if any(sent_before) else ""
+        return Fault(
+            ("engine",), f"{excess} of {prompted} prompt tokens came from its cache{beyond}"
+        )
     return None
 
 

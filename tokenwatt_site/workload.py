@@ -2,58 +2,56 @@
 
 Row i of realisation r is made from the four 64-bit words of
 SHA-256("tokenwatt/workload/1|<name>|<version>|<r>|<i>"): the first gives the gap before the row,
-the second its input tokens, the third its output tokens. A word indexes an inverse-CDF table by
-its top 10 bits and interpolates linearly by the next 32; no floating point takes part. The tables
-come from a shipped table of normal quantiles and from `decimal`, whose ln and exp are exact.
+the second its input tokens, the third its output tokens; `draws` makes integers of them.
+
+The rows of a trace are its own lines: realisation r has the r-th part of it. Rows that are turns of
+conversations are drawn like all others; their prompts begin with what was said before.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from decimal import ROUND_HALF_EVEN, Context, Decimal
-from functools import cache
-from importlib import resources
+from fractions import Fraction
 from typing import NamedTuple
 
 from tokenwatt_site.canonical import JsonValue, digest
+from tokenwatt_site.draws import GAP_UNIT, exponential, gap_table, length, length_table
 from tokenwatt_site.errors import Problem, SpecError
-from tokenwatt_site.spec import Fixed, Lengths, Lognormal, Setup
+from tokenwatt_site.lengths import Conversation, Lengths, Lognormal
+from tokenwatt_site.spec import Setup
+from tokenwatt_site.trace import Trace
 
 GENERATOR = "tokenwatt/workload/1"
 
-CELLS = 1024
-"""Cells of a table; it has one knot more."""
-
-GAP_UNIT = 1 << 20
-"""Gaps are in 1/GAP_UNIT of the mean gap."""
-
-_LENGTH_UNIT = 1 << 16
-_QUANTILE_UNIT = 1 << 40
-_FRACTION_BITS = 32
-_EXACT = Context(prec=50, rounding=ROUND_HALF_EVEN)
-_Z90 = Decimal("1.281552")
-
 
 class Row(NamedTuple):
-    """One request: the gap before it in 1/GAP_UNIT of the mean gap, and its lengths in tokens."""
+    """One request: the gap before it in 1/GAP_UNIT of the mean gap, and its lengths in tokens.
+
+    `stream` numbers the endless text that the prompt is the beginning of, after the shared prefix:
+    its conversation's, or one of its own.
+    """
 
     gap: int
     input_tokens: int
     output_tokens: int
+    stream: int
 
 
 @dataclass(frozen=True, slots=True)
 class Realisation:
-    """A numbered draw: `lead_in` rows that fill the engine, `scored` rows, and a tail of load."""
+    """A numbered draw: `lead_in` rows that fill the engine, `scored` rows, and a tail of load.
+
+    All prompts begin with the same `shared_prefix` tokens.
+    """
 
     number: int
     lead_in: int
     scored: int
     rows: tuple[Row, ...]
+    shared_prefix: int = 0
 
     def due_ns(self, rate_urps: int) -> tuple[int, ...]:
         """Return when each row is due after the start, at `rate_urps` 1e-6 requests/s."""
@@ -64,9 +62,29 @@ class Realisation:
             due.append(elapsed * 10**15 // (rate_urps * GAP_UNIT))
         return tuple(due)
 
+    def sent_before(self) -> tuple[int, ...]:
+        """Return for each row how many tokens its prompt begins with that an earlier one had.
+
+        That much an engine's cache can hold. The answers within a history are not in it before
+        they were sent: the engine itself gave others.
+        """
+        longest: dict[int, int] = {}
+        found = []
+        for index, row in enumerate(self.rows):
+            shared = self.shared_prefix if index else 0
+            found.append(min(row.input_tokens, max(shared, longest.get(row.stream, 0))))
+            longest[row.stream] = max(row.input_tokens, longest.get(row.stream, 0))
+        return tuple(found)
+
     @property
     def scored_rows(self) -> range:
         return range(self.lead_in, self.lead_in + self.scored)
+
+    @property
+    def scored_pace(self) -> Fraction | None:
+        """Rate of the scored arrivals / nominal rate; None where they all come at once."""
+        gaps = sum(self.rows[i].gap for i in self.scored_rows[1:])
+        return Fraction((self.scored - 1) * GAP_UNIT, gaps) if gaps else None
 
     @property
     def mean_output_tokens(self) -> float:
@@ -79,45 +97,120 @@ class Realisation:
 
     @property
     def hash(self) -> str:
-        return digest({"number": self.number, "rows": [list(row) for row in self.rows]})
+        value: dict[str, JsonValue] = {
+            "number": self.number,
+            "rows": [[row.gap, row.input_tokens, row.output_tokens] for row in self.rows],
+        }
+        streams = [row.stream for row in self.rows]
+        # Younger than the first signed journals, whose hashes must not change.
+        if self.shared_prefix or streams != list(range(len(streams))):
+            value |= {"streams": streams, "shared_prefix": self.shared_prefix}
+        return digest(value)
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A family of realisations: two length distributions and Poisson arrivals."""
+    """A family of realisations: two length distributions and Poisson arrivals, or a trace."""
 
     name: str
     version: int
     input_tokens: Lengths
     output_tokens: Lengths
+    conversation: Conversation | None = None
+    trace: Trace | None = None
 
     def definition(self) -> JsonValue:
-        """Return everything that decides the draws, tables by digest."""
-        return {
+        """Return everything that decides the draws, tables by digest, a trace by its own."""
+        value: dict[str, JsonValue] = {
             "generator": GENERATOR,
             "name": self.name,
             "version": self.version,
-            "arrival": "poisson",
             "input_tokens": self.input_tokens.to_json(),
             "output_tokens": self.output_tokens.to_json(),
+        }
+        if self.trace is not None:
+            return value | {"arrival": "trace", "trace": self.trace.sha256}
+        value |= {
+            "arrival": "poisson",
             "input_table": digest(list(length_table(self.input_tokens))),
             "output_table": digest(list(length_table(self.output_tokens))),
             "gap_table": digest(list(gap_table())),
         }
+        if self.conversation is not None:
+            value["conversation"] = self.conversation.to_json()
+        return value
 
     @property
     def hash(self) -> str:
         return digest(self.definition())
 
     def realisation(self, number: int, *, lead_in: int, scored: int, tail: int) -> Realisation:
-        """Draw realisation `number`, the same rows for the same number always."""
+        """Draw realisation `number`, the same rows for the same number always.
+
+        Raises:
+            SpecError: the trace ends before that many realisations.
+        """
+        count = lead_in + scored + tail
+        if self.trace is not None:
+            require_rows(self.trace, count, repeats=number)
+            rows = _played(self.trace, (number - 1) * count, count)
+        else:
+            rows = self._drawn(number, count)
+        shared = 0
+        if self.conversation is not None:
+            rows, shared = _turns(rows, self.conversation), self.conversation.shared_prefix_tokens
+        return Realisation(number, lead_in, scored, tuple(rows), shared)
+
+    def _drawn(self, number: int, count: int) -> list[Row]:
         inputs, outputs = length_table(self.input_tokens), length_table(self.output_tokens)
         rows = []
-        for index in range(lead_in + scored + tail):
+        for index in range(count):
             text = f"{GENERATOR}|{self.name}|{self.version}|{number}|{index}"
             gap, given, asked, _ = struct.unpack(">4Q", hashlib.sha256(text.encode()).digest())
-            rows.append(Row(exponential(gap), _length(inputs, given), _length(outputs, asked)))
-        return Realisation(number, lead_in, scored, tuple(rows))
+            rows.append(Row(exponential(gap), length(inputs, given), length(outputs, asked), index))
+        return rows
+
+
+def _played(trace: Trace, start: int, count: int) -> list[Row]:
+    """Return the rows of one part of a trace; it starts with its first arrival."""
+    gaps = trace.gaps(GAP_UNIT, start, count)
+    requests = trace.requests[start : start + count]
+    return [
+        Row(gap, request.input_tokens, request.output_tokens, index)
+        for index, (gap, request) in enumerate(zip(gaps, requests, strict=True))
+    ]
+
+
+def _turns(rows: Sequence[Row], conversation: Conversation) -> list[Row]:
+    """Return rows as turns of conversations; see `lengths.Conversation` for the layout."""
+    spread, block = conversation.spread, conversation.spread * conversation.turns
+    said: dict[int, int] = {}
+    turns = []
+    for index, row in enumerate(rows):
+        stream = index // block * spread + index % spread
+        before = said.get(stream, conversation.shared_prefix_tokens)
+        turns.append(row._replace(input_tokens=before + row.input_tokens, stream=stream))
+        said[stream] = before + row.input_tokens + row.output_tokens
+    return turns
+
+
+def require_rows(trace: Trace, rows: int, *, repeats: int) -> None:
+    """See that a trace is long enough: no row of it is offered in two repeats.
+
+    Raises:
+        SpecError: it is not; says how many repeats it holds.
+    """
+    if (found := len(trace.requests)) < rows * repeats:
+        raise SpecError(
+            Problem(
+                "the trace is too short",
+                field="trace",
+                found=f"{found:,} rows, enough for {found // rows} of the repeats,"
+                f" {rows:,} rows each",
+                expected=f"{rows * repeats:,} rows, for repeat {repeats}",
+                remedy="Give a longer trace, or lower protocol.repeats, lead_in, scored or tail.",
+            )
+        )
 
 
 def _lognormal(median: int, p90: int, minimum: int, maximum: int) -> Lognormal:
@@ -134,14 +227,34 @@ NAMED = {
 """Workloads whose name fixes their distributions."""
 
 
-def workload_of(setup: Setup) -> Workload:
+def workload_of(setup: Setup, trace: Trace | None = None) -> Workload:
     """Return the workload that a setup names.
 
+    Args:
+        setup: names it, with its hash.
+        trace: the trace of a setup with `arrival: trace`, which no other may have.
+
     Raises:
-        SpecError: a known name with other distributions, or a hash that is not the generator's.
+        SpecError: a known name with other distributions, lengths that are not those of the trace,
+            a hash that is not that of the definition, a trace too few or too many.
     """
     identity = setup.workload
-    workload = Workload(identity.name, identity.version, setup.input_tokens, setup.output_tokens)
+    if (setup.arrival == "trace") != (trace is not None):
+        raise SpecError(
+            Problem(
+                "the trace is missing" if trace is None else "has a trace that nothing plays",
+                field="trace",
+                expected=f"what setup.arrival says: {setup.arrival}",
+            )
+        )
+    workload = Workload(
+        identity.name,
+        identity.version,
+        setup.input_tokens,
+        setup.output_tokens,
+        setup.conversation,
+        trace,
+    )
     known = NAMED.get(identity.name)
     if known is not None and known != workload:
         other = replace(workload, name="my-mix", version=1)
@@ -161,88 +274,41 @@ def workload_of(setup: Setup) -> Workload:
                 "is not the digest of this workload's definition",
                 field="setup.workload.hash",
                 found=identity.hash,
-                expected=workload.hash,
+                expected=workload.hash
+                + (f", of the trace with sha256 {trace.sha256}" if trace is not None else ""),
             )
         )
+    if trace is not None:
+        _require_lengths(setup, trace)
     return workload
 
 
+def _require_lengths(setup: Setup, trace: Trace) -> None:
+    for field, told, found in (
+        ("input_tokens", setup.input_tokens, trace.lengths("input_tokens")),
+        ("output_tokens", setup.output_tokens, trace.lengths("output_tokens")),
+    ):
+        if told != found:
+            raise SpecError(
+                Problem(
+                    "are not the lengths of the trace",
+                    field=f"setup.{field}",
+                    found=_flow(told),
+                    expected=_flow(found),
+                )
+            )
+
+
 def _lengths_text(workload: Workload) -> str:
-    """Return lengths as they are written in a spec."""
-    fields = {"input_tokens": workload.input_tokens, "output_tokens": workload.output_tokens}
-    return ", ".join(
-        f"{name} {{{', '.join(f'{key}: {value}' for key, value in lengths.to_json().items())}}}"
-        for name, lengths in fields.items()
-    )
+    """Return lengths, and what else may differ, as they are written in a spec."""
+    fields: dict[str, Lengths | Conversation | None] = {
+        "input_tokens": workload.input_tokens,
+        "output_tokens": workload.output_tokens,
+        "conversation": workload.conversation,
+    }
+    return ", ".join(f"{name} {_flow(value)}" for name, value in fields.items() if value)
 
 
-@cache
-def normal_quantiles() -> tuple[int, ...]:
-    """Return normal quantiles in 2^-40 at p = 1/4096, 1/1024 ... 1023/1024, 4095/4096."""
-    text = resources.files("tokenwatt_site").joinpath("normal_quantiles.json").read_text("utf-8")
-    return tuple(json.loads(text))
-
-
-@cache
-def length_table(lengths: Lengths) -> tuple[int, ...]:
-    """Return the inverse CDF of a length distribution at its CELLS + 1 knots, in 2^-16 tokens.
-
-    Lognormal: median x exp(sigma z), sigma = ln(p90/median) / 1.281552, clipped to [min, max].
-    """
-    if isinstance(lengths, Fixed):
-        return (lengths.tokens * _LENGTH_UNIT,) * (CELLS + 1)
-    median = Decimal(lengths.median)
-    sigma = _EXACT.divide(_EXACT.ln(_EXACT.divide(Decimal(lengths.p90), median)), _Z90)
-    table = []
-    for quantile in normal_quantiles():
-        z = _EXACT.divide(Decimal(quantile), Decimal(_QUANTILE_UNIT))
-        tokens = _EXACT.multiply(median, _EXACT.exp(_EXACT.multiply(sigma, z)))
-        tokens = min(max(tokens, Decimal(lengths.min)), Decimal(lengths.max))
-        table.append(
-            int(_EXACT.multiply(tokens, Decimal(_LENGTH_UNIT)).to_integral_value(ROUND_HALF_EVEN))
-        )
-    return tuple(table)
-
-
-@cache
-def gap_table() -> tuple[int, ...]:
-    """Return -ln(m) for m = 1/2 ... 1 in CELLS steps, in 2^-20, for `exponential`."""
-    return tuple(
-        int(
-            _EXACT.multiply(
-                -_EXACT.ln(_EXACT.divide(Decimal(CELLS + i), Decimal(2 * CELLS))), Decimal(GAP_UNIT)
-            ).to_integral_value(ROUND_HALF_EVEN)
-        )
-        for i in range(CELLS + 1)
-    )
-
-
-_LN2_FINE = int(
-    _EXACT.multiply(_EXACT.ln(Decimal(2)), Decimal(GAP_UNIT**2)).to_integral_value(ROUND_HALF_EVEN)
-)
-"""ln 2 in 2^-40, so that 64 of them are still right to a gap unit."""
-
-
-def exponential(word: int) -> int:
-    """Turn a uniform 64-bit word into an exponential draw of mean GAP_UNIT.
-
-    u = (word + 1) / 2^64 = m 2^-k with m in [1/2, 1), so -ln u = k ln 2 - ln m: the tail is exact
-    where a table over u would end. The largest word is u = 1.
-    """
-    u = word + 1
-    if u == 1 << 64:
-        return 0
-    k = 64 - u.bit_length()
-    scaled = u << k  # in [2^63, 2^64)
-    return k * _LN2_FINE // GAP_UNIT + _interpolate(gap_table(), (scaled - (1 << 63)) << 1)
-
-
-def _length(table: Sequence[int], word: int) -> int:
-    return (_interpolate(table, word) + _LENGTH_UNIT // 2) // _LENGTH_UNIT
-
-
-def _interpolate(table: Sequence[int], word: int) -> int:
-    cell = word >> 54
-    fraction = (word >> (54 - _FRACTION_BITS)) & ((1 << _FRACTION_BITS) - 1)
-    low, high = table[cell], table[cell + 1]
-    return low + ((high - low) * fraction >> _FRACTION_BITS)
+def _flow(value: Lengths | Conversation) -> str:
+    """Write a value as YAML on one line."""
+    return f"{{{', '.join(f'{key}: {item}' for key, item in value.to_json().items())}}}"

@@ -49,7 +49,7 @@ PLAIN = {"/v1/models": as_json({"data": [{"id": "m"}]})}
 
 
 def test_a_completion_is_asked_for_by_ids_and_with_a_fixed_length() -> None:
-    assert json.loads(body_of("completions", "m", (5, 6), 7)) == {
+    assert json.loads(body_of("completions", "m", (5, 6), 7, may_be_cached=False)) == {
         "model": "m",
         "prompt": [5, 6],
         "max_tokens": 7,
@@ -64,10 +64,11 @@ def test_a_completion_is_asked_for_by_ids_and_with_a_fixed_length() -> None:
 
 
 def test_a_chat_is_one_message_of_the_user() -> None:
-    body = json.loads(body_of("chat", "m", "some words", 7))
+    body = json.loads(body_of("chat", "m", "some words", 7, may_be_cached=True))
 
     assert body["messages"] == [{"role": "user", "content": "some words"}]
     assert "prompt" not in body
+    assert body["cache_prompt"] is True
 
 
 @pytest.mark.parametrize(

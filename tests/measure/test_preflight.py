@@ -294,6 +294,28 @@ def test_a_context_too_small_for_the_workload_is_refused(context: int, fits: boo
         check(StubEngine(), facts=facts)
 
 
+def talking() -> Spec:
+    said = {"turns": 3, "spread": 2, "shared_prefix_tokens": 50}
+    return spec(setup__conversation=said)
+
+
+@pytest.mark.parametrize(("context", "fits"), [(440, True), (439, False)])
+def test_the_whole_of_a_conversation_counts_against_the_context(context: int, fits: bool) -> None:
+    facts = replace(FACTS, context_tokens=context)
+    if fits:
+        assert check(StubEngine(), talking(), facts).longest_asked
+        return
+    with pytest.raises(EngineError, match="expected at least 440 tokens"):
+        check(StubEngine(), talking(), facts)
+
+
+def test_the_longest_prompt_of_a_conversation_is_tried() -> None:
+    engine = StubEngine()
+    assert check(engine, talking()).longest_asked
+    tried = max((len(body["prompt"]), body["max_tokens"]) for body in engine.bodies)
+    assert tried == (50 + 3 * 100 + 2 * 30, 30)
+
+
 def test_the_template_of_a_chat_counts_against_the_context() -> None:
     with pytest.raises(EngineError, match="at least 161 tokens"):
         check(

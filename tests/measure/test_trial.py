@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.support.runs import small_spec
+from tests.support.runs import conversation_spec, small_spec
 from tokenwatt_site.errors import EnvironmentProblem
 from tokenwatt_site.evidence import Status
 from tokenwatt_site.measure.client import Target
@@ -99,6 +99,31 @@ def test_a_chat_prompt_leaves_room_for_the_template():
         words = json.loads(planned.body)["messages"][0]["content"].split()
         assert len(words) == max(1, row.input_tokens - 4)
         assert planned.prompt_asked == row.input_tokens
+        assert json.loads(planned.body)["cache_prompt"] is False
+
+
+@pytest.mark.parametrize("api", ["completions", "chat"])
+def test_each_turn_begins_with_the_whole_of_the_turns_before_it_and_all_with_the_prefix(api):
+    spec = conversation_spec(3, 4, 24, endpoint__api=api)
+    realisation = workload_of(spec.setup).realisation(1, lead_in=0, scored=24, tail=0)
+    key = trial_key(NONCE, "c", 1, 1)
+    prompts = common_words() if api == "chat" else Ids(spec.endpoint.vocabulary)
+    plan = plan_requests(spec, realisation, FAST, key=key, prompts=prompts, chat_overhead=0)
+    bodies = [json.loads(planned.body) for planned in plan]
+    prompts = [
+        body["messages"][0]["content"].split() if api == "chat" else body["prompt"]
+        for body in bodies
+    ]
+    assert all(body["cache_prompt"] for body in bodies)
+    assert [len(prompt) for prompt in prompts] == [row.input_tokens for row in realisation.rows]
+    for row, prompt in enumerate(prompts):
+        assert prompt[:24] == prompts[0][:24]
+        turn = row % 12 // 4
+        if turn:
+            assert prompt[: len(prompts[row - 4])] == prompts[row - 4]
+        # One word of 200 may come twice by chance; a whole prompt may not.
+        others = [p for n, p in enumerate(prompts[:row]) if (row - n) % 4 or n // 12 != row // 12]
+        assert all(prompt[: len(other)] != other for other in others)
 
 
 def test_records_are_kept_as_their_requests_end():

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.pages.conftest import Make, board_spec
-from tests.support.runs import HELD
+from tests.support.runs import HELD, conversation_spec
 from tokenwatt_site.configuration import Configuration
 from tokenwatt_site.pages import numbers
 
@@ -118,3 +118,11 @@ def test_a_client_that_was_not_tested_says_so(make: Make) -> None:
     assert of_the_client(make(self_test=None)) == [
         ("What the client could hold", "not measured: no self-test is recorded", "", "")
     ]
+
+
+def test_what_came_from_the_cache_is_a_number_where_it_was_declared(
+    make: Make, demo: Configuration
+) -> None:
+    row = row_of(make(spec=conversation_spec(3, 4, 24)), "Prompt tokens from the cache")
+    assert (row.group, row.value, row.unit) == ("Prompt cache", "0.0", "%")
+    assert "Prompt tokens from the cache" not in {r.label for r in numbers.number_rows(demo)}

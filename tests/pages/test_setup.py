@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.pages.conftest import board_spec
-from tests.support.runs import small_spec
+from tests.support.runs import a_trace, conversation_spec, small_spec, trace_spec
 from tokenwatt_site.pages import setup
 from tokenwatt_site.run import ReadBack
 from tokenwatt_site.spec import Setup
@@ -151,3 +151,14 @@ def test_figures_of_a_board_are_no_gap_in_the_record_of_a_cpu() -> None:
     for field in ("Rated HBM BW", "Power limit"):
         assert (rows[field].declared, rows[field].state) == ("not recorded (CPU)", "declared")
     assert rows["Memory"].state == "not recorded"
+
+
+def test_conversations_and_traces_are_shown_where_there_are_any() -> None:
+    plain = {row.field: row.declared for row in setup.rows(small_spec().setup, ())}
+    assert "Conversations" not in plain
+    said = {row.field: row.declared for row in setup.rows(conversation_spec(3, 4, 24).setup, ())}
+    assert said["Conversations"] == "3 turns, 4 requests apart · shared prefix of 24 tokens"
+    assert said["Input tokens"].startswith("new in each turn: median 32")
+    played = {row.field: row.declared for row in setup.rows(trace_spec(a_trace(100)).setup, ())}
+    assert played["Arrival"] == "Trace, its time scaled, rate swept to SLO boundary"
+    assert "as in the trace" in played["Output tokens"]

@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 
 from tests.support.runs import small_spec
 from tokenwatt_site.evidence import Status
+from tokenwatt_site.lengths import Conversation, Fixed, Traced
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.pages import text
 from tokenwatt_site.run import MetricClaim
-from tokenwatt_site.spec import Accelerator, Fixed, Objective
+from tokenwatt_site.spec import Accelerator, Objective
 
 
 def claim(*repeats: float, **more: Any) -> MetricClaim:
@@ -102,6 +103,24 @@ def test_what_was_not_recorded_is_said_in_words() -> None:
 def test_a_count_agrees_with_its_noun(n: int, words: str) -> None:
     assert text.counted(n, "launch", "launches") == words
     assert text.counted(n, "run") == words.replace("launches", "runs").replace("launch", "run")
+
+
+def test_lengths_of_a_trace_are_written_as_its_own() -> None:
+    told = Traced(kind="trace", median=1020, p90=4000, min=5, max=7000)
+    assert text.lengths(told) == "median 1,020 · p90 4,000 · as in the trace, 5 to 7,000"
+
+
+@pytest.mark.parametrize(
+    ("turns", "spread", "shared", "words"),
+    [
+        (4, 8, 512, "4 turns, 8 requests apart · shared prefix of 512 tokens"),
+        (2, 1, 0, "2 turns, 1 request apart"),
+        (1, 1, 1, "shared prefix of 1 token"),
+    ],
+)
+def test_what_prompts_repeat_is_written(turns: int, spread: int, shared: int, words: str) -> None:
+    said = Conversation(turns=turns, spread=spread, shared_prefix_tokens=shared)
+    assert text.conversation(said) == words
 
 
 def test_lengths_are_written_with_their_clip() -> None:

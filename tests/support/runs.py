@@ -25,12 +25,14 @@ from tokenwatt_site.evidence import (
 )
 from tokenwatt_site.goodput import decide, judge
 from tokenwatt_site.journal import Event, Journal
+from tokenwatt_site.lengths import Conversation
 from tokenwatt_site.prompts import SEED_RULE
 from tokenwatt_site.run import SIMULATED_ENGINE, Conditions, Run, SelfTest, signed_bytes
 from tokenwatt_site.spec import Spec, parse_spec
+from tokenwatt_site.trace import Request, Trace, encode, parse
 from tokenwatt_site.trust.keyring import Keyring
 from tokenwatt_site.trust.signature import key_id, sign
-from tokenwatt_site.workload import NAMED, Realisation, workload_of
+from tokenwatt_site.workload import NAMED, Realisation, Workload, workload_of
 
 _WORKLOAD = NAMED["demo-mix-v1"]
 
@@ -226,6 +228,7 @@ class RunBuilder:
     rates_urps: tuple[int, ...] = ()
     spread: tuple[float, ...] = (1.0, 1.01, 0.99, 1.005, 0.995)
     power: PowerLog | None = None
+    trace: Trace | None = None
     self_test: SelfTest | None = HELD
     key: Ed25519PrivateKey = field(default_factory=a_key)
     day: int = 1
@@ -239,7 +242,8 @@ class RunBuilder:
         folder.mkdir(parents=True, exist_ok=True)
         requests, plan = self.requests(), self.journal_plan()
         journal = self._journal(folder, plan)
-        claims = derive(self.spec, Evidence(tuple(journal.lines), tuple(requests), self.power))
+        lines = tuple(journal.lines)
+        claims = derive(self.spec, Evidence(lines, tuple(requests), self.power, self.trace))
         if self.edit_requests:
             requests = self.edit_requests(requests)
         if self.edit_journal:
@@ -253,6 +257,8 @@ class RunBuilder:
         journal_file.unlink()
         if self.power:
             files.append(store(evidence, "power", encode_power(self.power)))
+        if self.trace:
+            files.append(store(evidence, "trace", self.trace.data))
         run = Run(
             run_schema="tokenwatt/run/1",
             simulated=self.simulated,
@@ -366,7 +372,7 @@ class RunBuilder:
 
     def _realisation(self, repeat: int) -> Realisation:
         protocol = self.spec.protocol
-        return workload_of(self.spec.setup).realisation(
+        return workload_of(self.spec.setup, self.trace).realisation(
             repeat, lead_in=protocol.lead_in, scored=protocol.scored, tail=protocol.tail
         )
 
@@ -410,6 +416,51 @@ def gpu_spec(**changes: Any) -> Spec:
     }
     power = {"sensor": "nvml", "scope": "gpu", "rate_hz": 1.0}
     return small_spec(setup__accelerator=board, setup__power=power, **changes)
+
+
+def a_trace(rows: int = 400, *, every_ns: int = 500_000_000, bursts: int = 4) -> Trace:
+    """Return a trace of bursts: `bursts` requests at once, then a pause as long as they take."""
+    return parse(
+        encode(
+            [
+                Request(n // bursts * bursts * every_ns, 20 + n * 7 % 40, 4 + n * 5 % 20)
+                for n in range(rows)
+            ]
+        ),
+        source="a trace",
+    )
+
+
+def trace_spec(trace: Trace, /, **changes: Any) -> Spec:
+    """Return a small spec that plays `trace`."""
+    lengths = trace.lengths("input_tokens"), trace.lengths("output_tokens")
+    workload = Workload("toy-trace", 1, *lengths, trace=trace)
+    return small_spec(
+        **{
+            "trace": "toy-trace.jsonl",
+            "setup__arrival": "trace",
+            "setup__input_tokens": lengths[0].to_json(),
+            "setup__output_tokens": lengths[1].to_json(),
+            "setup__workload": _identity(workload),
+            **changes,
+        }
+    )
+
+
+def conversation_spec(turns: int, spread: int, shared: int, **changes: Any) -> Spec:
+    """Return a small spec whose rows are turns of conversations."""
+    conversation = Conversation(turns=turns, spread=spread, shared_prefix_tokens=shared)
+    lengths = _WORKLOAD.input_tokens, _WORKLOAD.output_tokens
+    workload = Workload("toy-chat", 1, *lengths, conversation)
+    return small_spec(
+        setup__conversation=conversation.to_json(),
+        setup__workload=_identity(workload),
+        **changes,
+    )
+
+
+def _identity(workload: Workload) -> dict[str, Any]:
+    return {"name": workload.name, "version": workload.version, "hash": workload.hash}
 
 
 def steady_power(seconds: int, *, boards: int = 2, power_mw: int = 300_000) -> PowerLog:

@@ -16,6 +16,7 @@ from tokenwatt_site.journal import GENESIS, Entry
 from tokenwatt_site.run import Run
 from tokenwatt_site.trust import consistency
 from tokenwatt_site.trust.consistency import check_journal
+from tokenwatt_site.workload import workload_of
 
 BUILDER = RunBuilder(spec=small_spec(protocol__repeats=2), rates_urps=(1_000_000, 2_000_000))
 PLAN = BUILDER.journal_plan()
@@ -36,7 +37,7 @@ def entries(plan: JournalPlan) -> list[Entry]:
 
 def fits(run: Run, plan: JournalPlan) -> bool:
     try:
-        check_journal(run, entries(plan))
+        check_journal(run, entries(plan), workload_of(run.spec.setup))
     except InputError:
         return False
     return True
@@ -129,7 +130,11 @@ def test_b15_a_journal_of_as_many_trials_as_are_read_is_looked_at_line_by_line(r
             for (event, data), n in zip(events, number, strict=True)
         ]
         lines = entries(plan)
-        check_journal(run, [line.model_copy(update={"data": Counted(line.data)}) for line in lines])
+        check_journal(
+            run,
+            [line.model_copy(update={"data": Counted(line.data)}) for line in lines],
+            workload_of(run.spec.setup),
+        )
         reads.append(Counted.reads)
     assert reads[1] < 2.1 * reads[0]
 

@@ -50,6 +50,11 @@ def test_a_request_that_was_never_answered_is_plausible() -> None:
     )
 
 
+def test_what_was_cached_may_be_told_of_an_answer_whose_end_was_not_seen() -> None:
+    cut = replace(GOOD, prompt_tokens=None, output_tokens=None, cached_tokens=5)
+    check_requests([replace(cut, status=status) for status in (Status.CENSORED, Status.TIMED_OUT)])
+
+
 def test_clocks_may_disagree_by_their_slack() -> None:
     assert GOOD.sent_ns is not None
     sent = GOOD.due_ns - CLOCK_SLACK_NS

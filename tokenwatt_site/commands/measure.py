@@ -5,33 +5,41 @@ from __future__ import annotations
 import json
 import os
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from pydantic import ValidationError
 
-from tokenwatt_site.canonical import load_json, read_file
+from tokenwatt_site.canonical import canonical_bytes, load_json, read_file
 from tokenwatt_site.claims import derive
 from tokenwatt_site.commands.verify import verify
 from tokenwatt_site.errors import (
     EnvironmentProblem,
+    InputError,
     Interrupted,
     Problem,
     SpecError,
     TokenwattError,
     UsageError,
 )
-from tokenwatt_site.evidence import EvidenceFile, encode_power, encode_requests, store
+from tokenwatt_site.evidence import EvidenceFile, encode_power, encode_requests, fetch, store
 from tokenwatt_site.journal import head
 from tokenwatt_site.measure.session import Events, kept, measure
 from tokenwatt_site.measure.tokenizer import prompts_by_file
 from tokenwatt_site.measure.workfolder import Measured
 from tokenwatt_site.run import Run
+from tokenwatt_site.schema import validation_problems
 from tokenwatt_site.spec import Role, Spec, load_spec, parse_spec
+from tokenwatt_site.trace import MAX_TRACE_BYTES, Trace
+from tokenwatt_site.trace import parse as parse_trace
 from tokenwatt_site.trust.keyring import key_folder, own_key
 from tokenwatt_site.trust.signature import sign
+from tokenwatt_site.validity import require_playable
 from tokenwatt_site.workload import workload_of
 
 WORK_FOLDER = Path(".tokenwatt")
@@ -71,10 +79,9 @@ def read_spec(name: Path, *, label: str | None = None, role: Role | None = None)
     changes = {"label": label, "role": role}
     if asked := {key: item for key, item in changes.items() if item is not None}:
         spec = parse_spec(spec.to_json() | asked, source=f"{path} with --label and --role")
-    try:
-        workload_of(spec.setup)
-    except SpecError as error:
-        raise SpecError(*(replace(p, file=str(path)) for p in error.problems)) from error
+    if spec.trace is None:  # else the trace decides; see `read_trace`
+        with _in_file(path):
+            workload_of(spec.setup)
     if spec.endpoint.tokenizer is not None:
         prompts_by_file(spec.endpoint.tokenizer)  # before an engine is started for nothing
     return spec
@@ -86,6 +93,55 @@ def _spec_of_run(path: Path) -> Spec:
     if not isinstance(value, dict) or "spec" not in value:
         raise UsageError(Problem("holds no spec", file=str(path), expected="a spec or a run file"))
     return parse_spec(value["spec"], source=str(path))
+
+
+def read_trace(name: Path, spec: Spec) -> Trace | None:
+    """Return the trace that goes with a spec: the file it names, or the evidence of a run file.
+
+    Args:
+        name: the spec or the run file, as given to `read_spec`.
+        spec: what `read_spec` made of it.
+
+    Raises:
+        UsageError: it is not there, not valid, not the one that the spec's hash names, or too short
+            for the repeats that are asked for.
+    """
+    path = find_spec(name)
+    if spec.trace is None:
+        return None
+    if path.suffix == ".json":
+        source = f"{path}: trace"
+        data = fetch(path.parent, _trace_entry(path))
+    else:
+        file = path.parent / spec.trace
+        source, data = str(file), read_file(file, limit=MAX_TRACE_BYTES)
+    trace = parse_trace(data, source=source)
+    with _in_file(path):
+        require_playable(spec, workload_of(spec.setup, trace))
+    return trace
+
+
+def _trace_entry(path: Path) -> EvidenceFile:
+    entries = load_json(read_file(path), source=str(path)).get("evidence")
+    listed = entries if isinstance(entries, list) else []
+    found = [e for e in listed if isinstance(e, dict) and e.get("role") == "trace"]
+    if len(found) != 1:
+        raise InputError(
+            Problem("does not name the trace that it plays", file=str(path), field="evidence")
+        )
+    try:
+        return EvidenceFile.model_validate_json(canonical_bytes(found[0]))
+    except ValidationError as error:
+        raise InputError(*validation_problems(error, source=str(path))) from error
+
+
+@contextmanager
+def _in_file(path: Path) -> Iterator[None]:
+    """Name the file whose spec is at fault."""
+    try:
+        yield
+    except SpecError as error:
+        raise SpecError(*(replace(p, file=str(path)) for p in error.problems)) from error
 
 
 def new_folder(spec: Spec) -> Path:
@@ -117,6 +173,7 @@ def measure_and_sign(
     folder: Path,
     events: Events,
     *,
+    trace: Trace | None = None,
     out: Path | None = None,
 ) -> tuple[Path, Run]:
     """Measure, derive, sign, and write the run file with its evidence beside it.
@@ -125,6 +182,7 @@ def measure_and_sign(
         spec: what to measure.
         folder: work in progress; reopened when it holds the same measurement.
         events: where progress goes.
+        trace: what `read_trace` gave; None where the folder is reopened.
         out: the run file; default runs/<configuration>/<12 hex of run_id>.json.
 
     Raises:
@@ -143,7 +201,7 @@ def measure_and_sign(
     _require_writable(target)
     signer = own_key(key_folder(os.environ))
     try:
-        measured = measure(spec, folder, events)
+        measured = measure(spec, folder, events, trace)
     except (EnvironmentProblem, Interrupted) as error:
         raise type(error)(*error.problems, *_kept(spec, folder, signer, out)) from error
     try:
@@ -195,6 +253,8 @@ def _sign(measured: Measured, target: Path, signer: Ed25519PrivateKey) -> Run:
     ]
     if evidence.power is not None:
         pieces.append(("power", encode_power(evidence.power)))
+    if evidence.trace is not None:
+        pieces.append(("trace", evidence.trace.data))
     files: tuple[EvidenceFile, ...] = tuple(
         store(target / "evidence", role, data) for role, data in pieces
     )

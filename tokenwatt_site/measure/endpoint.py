@@ -30,7 +30,12 @@ _BYTES_PER_TOKEN = 2 << 10  # an event with usage and timings has below 1 KiB
 
 
 def request_body(
-    api: Literal["completions", "chat"], model: str, prompt: Sequence[int] | str, output_tokens: int
+    api: Literal["completions", "chat"],
+    model: str,
+    prompt: Sequence[int] | str,
+    output_tokens: int,
+    *,
+    may_be_cached: bool,
 ) -> bytes:
     """Return the body of one streamed request for exactly `output_tokens` tokens.
 
@@ -38,7 +43,8 @@ def request_body(
     the workload says, sampling costs the least, and the same prompt gives the same answer.
     Engines skip the fields they do not know: `min_tokens` (vLLM, SGLang), `ignore_eos` (all),
     `continuous_usage_stats` (vLLM) and `timings_per_token` (llama.cpp) tell how many tokens an
-    event carries, `cache_prompt` false (llama.cpp) keeps a slot from reusing an earlier prompt.
+    event carries, `cache_prompt` (llama.cpp) tells whether a slot may reuse an earlier prompt:
+    never, where the workload repeats none of it.
     """
     asked: dict[str, JsonValue] = {
         "model": model,
@@ -48,7 +54,7 @@ def request_body(
         "temperature": 0,
         "stream": True,
         "stream_options": {"include_usage": True, "continuous_usage_stats": True},
-        "cache_prompt": False,
+        "cache_prompt": may_be_cached,
         "timings_per_token": True,
     }
     if api == "chat":
@@ -174,6 +180,7 @@ class Prober:
     def __init__(self, spec: Spec, url: str) -> None:
         self._api = spec.endpoint.api
         self._model = spec.endpoint.model
+        self._may_be_cached = spec.setup.conversation is not None
         self._url = f"{url}{PATHS[self._api]}"
         self._key_variable = spec.endpoint.api_key_variable
         self._timeout_s = spec.protocol.request_timeout_s
@@ -231,7 +238,9 @@ class Prober:
         answer = request(
             self._url,
             deadline_s=self._timeout_s,
-            content=request_body(self._api, model, prompt, tokens),
+            content=request_body(
+                self._api, model, prompt, tokens, may_be_cached=self._may_be_cached
+            ),
             max_bytes=max(MAX_BYTES, _BYTES_PER_TOKEN * tokens),
             api_key_variable=self._key_variable,
         )

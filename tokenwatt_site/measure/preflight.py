@@ -152,7 +152,7 @@ def preflight(
             cached tokens in a fresh prompt, a context too small.
     """
     require_descriptors(spec.protocol)
-    longest_in, longest_out = spec.setup.input_tokens.longest, spec.setup.output_tokens.longest
+    longest_in, longest_out = spec.setup.longest_prompt, spec.setup.output_tokens.longest
     _require_context(facts, longest_in + longest_out)
     probe = Prober(spec, url)
     fixed = probe.ask("an answer of fixed length", _ENDS_SOON, _FIXED_TOKENS)
@@ -191,8 +191,7 @@ def require_descriptors(protocol: Protocol) -> None:
     Raises:
         EnvironmentProblem: the hard limit is below that; names both.
     """
-    rows = protocol.lead_in + protocol.scored + protocol.tail
-    requests = min(rows, math.ceil(protocol.max_rate * protocol.request_timeout_s))
+    requests = min(protocol.rows, math.ceil(protocol.max_rate * protocol.request_timeout_s))
     needed = requests + requests // _IDLE_SHARE + _OTHER_DESCRIPTORS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= needed:

@@ -42,8 +42,9 @@ from tokenwatt_site.measure.workfolder import Measured, WorkFolder
 from tokenwatt_site.prompts import SEED_RULE, Prompts, Words, trial_key
 from tokenwatt_site.run import SelfTest
 from tokenwatt_site.spec import Spec
+from tokenwatt_site.trace import Trace
 from tokenwatt_site.trials import Trial, read_trials
-from tokenwatt_site.validity import Fault, fault, highest_rate_urps, verdict
+from tokenwatt_site.validity import Fault, fault, highest_rate_urps, require_playable, verdict
 from tokenwatt_site.workload import Realisation, workload_of
 
 MAX_INVALID = 3
@@ -62,17 +63,26 @@ MAX_SILENT = 2
 """After so many trials without one whole answer the engine is at fault, not the rate."""
 
 
-def measure(spec: Spec, folder: Path, events: Events) -> Measured:
+def measure(spec: Spec, folder: Path, events: Events, trace: Trace | None = None) -> Measured:
     """Run the protocol of `spec`, or what is missing of it, in `folder`.
 
+    Args:
+        spec: what to measure.
+        folder: work in progress; what is there is kept.
+        events: where progress goes.
+        trace: the trace that `spec` plays; may be left out where `folder` has it already.
+
     Raises:
-        UsageError: the variable of the key is not set; nothing is begun.
+        UsageError: the variable of the key is not set, or the trace is not the one of the spec or
+            too short; nothing is begun.
         EnvironmentProblem: engine, disk or machine; what was measured is kept in `folder`.
         InvalidMeasurement: the same rate was INVALID MAX_INVALID times.
         Interrupted: by the user.
     """
     authorisation(spec.endpoint.api_key_variable)
     with WorkFolder(folder, utc_now) as work:
+        if trace is not None:
+            work.keep_trace(trace)
         _Session(spec, work, events).run()
         return work.measured(spec)
 
@@ -103,7 +113,8 @@ class _Session:
     def __init__(self, spec: Spec, work: WorkFolder, events: Events) -> None:
         self._spec = spec
         self._events = events
-        self._workload = workload_of(spec.setup)
+        self._workload = workload_of(spec.setup, work.trace())
+        require_playable(spec, self._workload)
         opened = open_meter(spec.setup.power.sensor, spec.setup.accelerator.count)
         self._meter: PowerMeter | None = None if isinstance(opened, str) else opened
         self.work = work

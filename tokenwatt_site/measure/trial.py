@@ -59,12 +59,16 @@ def plan_requests(
     """
     endpoint = spec.endpoint
     planned = []
+    shared, talks = realisation.shared_prefix, spec.setup.conversation is not None
     for number, (row, due_ns) in enumerate(
         zip(realisation.rows, realisation.due_ns(rate_urps), strict=True)
     ):
         # A prompt shorter than what the engine adds to it cannot be asked for.
-        prompt = prompts.prompt(key, number, max(1, row.input_tokens - chat_overhead))
-        body = request_body(endpoint.api, endpoint.model, prompt, row.output_tokens)
+        tokens = max(1, row.input_tokens - chat_overhead)
+        prompt = prompts.prompt(key, row.stream, tokens, shared)
+        body = request_body(
+            endpoint.api, endpoint.model, prompt, row.output_tokens, may_be_cached=talks
+        )
         planned.append(PlannedRequest(number, due_ns, body, row.input_tokens, row.output_tokens))
     return tuple(planned)
 

@@ -1,4 +1,4 @@
-"""The folder of a measurement in progress: journal, requests by trial, power by launch."""
+"""The folder of a measurement in progress: journal, trace, requests by trial, power by launch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Self
 
 from tokenwatt_site import __version__
-from tokenwatt_site.canonical import canonical_bytes
+from tokenwatt_site.canonical import canonical_bytes, read_file
 from tokenwatt_site.errors import EnvironmentProblem, Problem
 from tokenwatt_site.evidence import (
     PowerLog,
@@ -27,9 +27,12 @@ from tokenwatt_site.evidence import (
 from tokenwatt_site.journal import Journal
 from tokenwatt_site.run import Conditions, ReadBack
 from tokenwatt_site.spec import Spec
+from tokenwatt_site.trace import MAX_TRACE_BYTES, Trace
+from tokenwatt_site.trace import parse as parse_trace
 from tokenwatt_site.trials import Evidence, Told
 
 MIN_FREE_BYTES = 64 << 20
+TRACE_FILE = "trace.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +110,27 @@ class WorkFolder:
         launches = sum(line.event == "launch" for line in self.journal.lines)
         self._write(f"power-{launches:04d}.jsonl", encode_power(log))
 
+    def keep_trace(self, trace: Trace) -> None:
+        """Keep what is played, so that the folder alone is enough to go on.
+
+        Raises:
+            EnvironmentProblem: another trace is kept already.
+        """
+        kept = self.trace()
+        if kept is None:
+            self._write(TRACE_FILE, trace.data)
+        elif kept.data != trace.data:
+            raise EnvironmentProblem(
+                Problem("holds the measurement of another trace", file=str(self.path))
+            )
+
+    def trace(self) -> Trace | None:
+        """Return the trace that is kept; None: there is none."""
+        path = self.path / TRACE_FILE
+        if not path.exists():
+            return None
+        return parse_trace(read_file(path, limit=MAX_TRACE_BYTES), source=str(path))
+
     def evidence(self) -> Evidence:
         """Return everything kept so far; a trial without an end line does not count."""
         ended = {line.data["trial"] for line in self.journal.lines if line.event == "trial_end"}
@@ -114,7 +138,8 @@ class WorkFolder:
         for number in sorted(ended):
             path = self.path / f"requests-{number:04d}.jsonl"
             records += decode_requests(path.read_bytes(), source=str(path))
-        return Evidence(tuple(self.journal.lines), tuple(records), self._power())
+        lines = tuple(self.journal.lines)
+        return Evidence(lines, tuple(records), self._power(), self.trace())
 
     def measured(self, spec: Spec) -> Measured:
         """Return all evidence of a session that ended and the conditions it ran under."""

@@ -26,6 +26,7 @@ _GROUPS = {
     "ttft_from_send": "Latency at the highest passing rate",
     "attainment": "Latency at the highest passing rate",
     "complete": "Latency at the highest passing rate",
+    "cached_prompt_share": "Prompt cache",
     "tokens_per_joule": "Energy and power",
     "joules_per_token": "Energy and power",
     "board_power": "Energy and power",

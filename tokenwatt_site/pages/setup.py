@@ -131,9 +131,13 @@ def _workload(setup: Setup) -> Iterator[_Field]:
     workload, gate = setup.workload, setup.accuracy_gate
     yield "Workload trace", f"{workload.name}, version {workload.version}", ()
     yield "Workload hash", workload.hash, ()
-    yield "Input tokens", text.lengths(setup.input_tokens), ()
+    new = "" if setup.conversation is None else "new in each turn: "
+    yield "Input tokens", f"{new}{text.lengths(setup.input_tokens)}", ()
     yield "Output tokens", text.lengths(setup.output_tokens), ()
-    yield "Arrival", f"{setup.arrival.capitalize()}, rate swept to SLO boundary", ()
+    if setup.conversation is not None:
+        yield "Conversations", text.conversation(setup.conversation), ()
+    scaled = ", its time scaled" if setup.arrival == "trace" else ""
+    yield "Arrival", f"{setup.arrival.capitalize()}{scaled}, rate swept to SLO boundary", ()
     yield "SLO", text.slo(setup.slo), ()
     yield "Power source", text.power_source(setup.power), ("power.sensor", "power.scope")
     known = not isinstance(gate.questions, str)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
+from tokenwatt_site.lengths import Conversation, Fixed, Lengths, Lognormal
 from tokenwatt_site.metrics import METRICS, Metric
 from tokenwatt_site.run import Distribution, MetricClaim
 from tokenwatt_site.spec import (
     NOT_RECORDED,
     Accelerator,
     Engine,
-    Fixed,
-    Lognormal,
     Objective,
     Parallelism,
     PowerSource,
@@ -122,14 +121,24 @@ def bandwidth(value: float | str) -> str:
     return value if isinstance(value, str) else f"{value / 1000:g} TB/s per GPU"
 
 
-def lengths(value: Lognormal | Fixed) -> str:
+def lengths(value: Lengths) -> str:
     """A distribution of token counts."""
     if isinstance(value, Fixed):
         return f"{value.tokens:,} for every request"
-    return (
-        f"median {value.median:,} · p90 {value.p90:,} · lognormal,"
-        f" clipped to {value.min:,} to {value.max:,}"
-    )
+    if isinstance(value, Lognormal):
+        shape = f"lognormal, clipped to {value.min:,} to {value.max:,}"
+    else:
+        shape = f"as in the trace, {value.min:,} to {value.max:,}"
+    return f"median {value.median:,} · p90 {value.p90:,} · {shape}"
+
+
+def conversation(value: Conversation) -> str:
+    """What prompts repeat, such as "4 turns, 8 requests apart · shared prefix of 512 tokens"."""
+    turns = f"{counted(value.turns, 'turn')}, {counted(value.spread, 'request')} apart"
+    parts = [turns] if value.turns > 1 else []
+    if value.shared_prefix_tokens:
+        parts.append(f"shared prefix of {counted(value.shared_prefix_tokens, 'token')}")
+    return " · ".join(parts)
 
 
 def parallelism(value: Parallelism) -> str:

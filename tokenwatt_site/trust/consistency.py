@@ -11,7 +11,7 @@ from tokenwatt_site.prompts import SEED_RULE
 from tokenwatt_site.run import Run
 from tokenwatt_site.trials import Told
 from tokenwatt_site.trust.difference import expect_equal
-from tokenwatt_site.workload import workload_of
+from tokenwatt_site.workload import Workload
 
 MAX_TRIALS = 2_000
 MAX_PLANNED_ROWS = 4_000_000
@@ -20,7 +20,7 @@ MAX_PLANNED_ROWS = 4_000_000
 _NONCE = re.compile(r"[0-9a-f]{64}")
 
 
-def check_journal(run: Run, journal: Sequence[Entry]) -> None:
+def check_journal(run: Run, journal: Sequence[Entry], workload: Workload) -> None:
     """Check that the journal was opened for this run, and tells what the run says of itself.
 
     A trial belongs to the launch before it, which was for its repeat, on an engine process of its
@@ -46,7 +46,7 @@ def check_journal(run: Run, journal: Sequence[Entry]) -> None:
             )
         )
     _check_launches(journal)
-    _check_realisations(run, journal)
+    _check_realisations(run, journal, workload)
     _check_conditions(run, journal)
 
 
@@ -74,8 +74,7 @@ def _check_opening(run: Run, journal: Sequence[Entry]) -> None:
 
 
 def _check_size(run: Run, journal: Sequence[Entry]) -> None:
-    protocol = run.spec.protocol
-    rows = protocol.lead_in + protocol.scored + protocol.tail
+    rows = run.spec.protocol.rows
     found = sum(line.event == "trial_start" for line in journal)
     if found > (limit := min(MAX_TRIALS, MAX_PLANNED_ROWS // rows)):
         raise InputError(
@@ -158,9 +157,9 @@ def _check_launches(journal: Sequence[Entry]) -> None:
             )
 
 
-def _check_realisations(run: Run, journal: Sequence[Entry]) -> None:
+def _check_realisations(run: Run, journal: Sequence[Entry], workload: Workload) -> None:
     """Check that every trial offered the realisation that its repeat's number draws."""
-    workload, protocol = workload_of(run.spec.setup), run.spec.protocol
+    protocol = run.spec.protocol
     hashes: dict[int, str] = {}
     for line in journal:
         if line.event != "trial_start":

@@ -172,7 +172,9 @@ def _token_faults(r: RequestRecord) -> Iterator[str]:
     told = (r.events, r.prompt_tokens, r.cached_tokens, r.output_tokens, r.first_tokens)
     if any(count is not None and count < 0 for count in told):
         yield "has a negative count"
-    if r.cached_tokens is not None and r.cached_tokens > (r.prompt_tokens or 0):
+    # Engines may tell what was cached in every chunk, and of the prompt only at the end.
+    known = r.prompt_tokens is not None or r.status is Status.OK
+    if known and (r.cached_tokens or 0) > (r.prompt_tokens or 0):
         yield "had more cached prompt tokens than prompt tokens"
     if r.output_tokens is not None:
         if r.output_tokens > r.output_asked:

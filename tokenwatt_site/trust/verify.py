@@ -7,7 +7,8 @@
  4. The signature: exactly one, by the key it carries, over those bytes and our payload type.
  5. The schema, the configuration id, the workload's hash: each recomputed. The plan is of a size
     that is drawn.
- 6. Evidence: each piece has the digest, size and line count that were signed, and decodes.
+ 6. Evidence: each piece has the digest, size and line count that were signed, and decodes. A trace
+    is there where the setup plays one, and is the one that the workload's hash names.
  7. The journal: its chain is whole and ends at the signed head; it opens with this configuration,
     this plan and our seed rule; a trial that lacks its end was broken off, and nothing ends that
     did not start; no two repeats are of one engine process, where it tells its start, and each
@@ -30,7 +31,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import InitVar, dataclass
+from dataclasses import InitVar, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
@@ -63,6 +64,7 @@ from tokenwatt_site.run import (
     signed_bytes,
 )
 from tokenwatt_site.schema import validation_problems
+from tokenwatt_site.trace import parse as parse_trace
 from tokenwatt_site.trials import read_trials
 from tokenwatt_site.trust import signature
 from tokenwatt_site.trust.consistency import check_journal
@@ -79,7 +81,7 @@ from tokenwatt_site.workload import workload_of
 KeyState: TypeAlias = Literal["known", "unknown"]
 
 REQUIRED_ROLES = frozenset({"journal", "requests"})
-ROLES = REQUIRED_ROLES | {"power"}
+ROLES = REQUIRED_ROLES | {"power", "trace"}
 MAX_RUN_EVIDENCE_BYTES = 128 << 20
 """Of all evidence of one run together, uncompressed; 45,000 requests take about 4 MB."""
 
@@ -264,17 +266,20 @@ def _verified(path: Path, document: JsonValue, keyring: Keyring) -> ValidatedRun
     # (6) evidence
     with _check(6, path):
         raw = _fetched(path.parent, run.evidence)
+        trace = parse_trace(raw["trace"], source=f"{path}: trace") if "trace" in raw else None
+        workload = workload_of(run.spec.setup, trace)
         evidence = Evidence(
             journal=(),
             requests=decode_requests(raw["requests"], source=f"{path}: requests"),
             power=decode_power(raw["power"], source=f"{path}: power") if "power" in raw else None,
+            trace=trace,
         )
     # (7) the journal
     with _check(7, path):
         journal = parse(raw["journal"], f"{path}: journal")
         expect_equal("journal_head", run.journal_head, head(raw["journal"]))
-        check_journal(run, journal)
-        evidence = Evidence(journal, evidence.requests, evidence.power)
+        check_journal(run, journal, workload)
+        evidence = replace(evidence, journal=journal)
     # (8) requests
     with _check(8, path):
         trials = read_trials(run.spec, evidence)
@@ -340,7 +345,8 @@ def _run(document: JsonValue, source: str) -> Run:
     except ValidationError as error:
         raise InputError(*validation_problems(error, source=source)) from error
     expect_equal("configuration", run.configuration, run.spec.configuration_id)
-    workload_of(run.spec.setup)
+    if run.spec.setup.arrival != "trace":  # that of a trace is in the evidence
+        workload_of(run.spec.setup)
     return run
 
 
@@ -353,7 +359,7 @@ def _fetched(folder: Path, entries: Sequence[EvidenceFile]) -> dict[str, bytes]:
                 "does not have the roles that are read",
                 field="evidence",
                 found=", ".join(roles)[:200],
-                expected="journal and requests, with power or without, each once",
+                expected="journal and requests, with power and trace or without, each once",
             )
         )
     if (total := sum(entry.bytes for entry in entries)) > MAX_RUN_EVIDENCE_BYTES:

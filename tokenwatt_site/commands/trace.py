@@ -1,0 +1,218 @@
+"""`spec trace`: a trace from elsewhere as one of ours, with what a spec says of it.
+
+Read are our own format, the Azure LLM inference traces (CSV: TIMESTAMP, ContextTokens,
+GeneratedTokens) and the Mooncake traces (JSONL: timestamp in ms, input_length, output_length).
+Prefixes that prompts shared, which Mooncake tells as hash_ids, have no place in ours.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NoReturn
+
+from tokenwatt_site.canonical import JsonValue, load_json, read_file
+from tokenwatt_site.errors import EnvironmentProblem, InputError, Problem, UsageError
+from tokenwatt_site.evidence import MAX_LINE_BYTES
+from tokenwatt_site.lengths import MAX_TOKENS
+from tokenwatt_site.spec import MAX_ROWS
+from tokenwatt_site.trace import MAX_ARRIVAL_S, Request, Trace, checked, encode, parse, read_lines
+from tokenwatt_site.workload import Workload
+
+MAX_SOURCE_BYTES = 64 << 20
+
+_AZURE = ["TIMESTAMP", "ContextTokens", "GeneratedTokens"]
+_MOONCAKE = {"timestamp", "input_length", "output_length"}
+_TIMESTAMP = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(?:\+00:00)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The file that was written, the trace in it, and the workload that it is."""
+
+    path: Path
+    trace: Trace
+    workload: Workload
+
+    @property
+    def summary(self) -> tuple[str, ...]:
+        """Lines for a person."""
+        trace, rows = self.trace, len(self.trace.requests)
+        told = [
+            f"{rows:,} rows, {trace.duration_ns / 1e9:,.1f} s, {trace.mean_rate:.3f} requests/s"
+        ]
+        for name, lengths in (
+            ("input", trace.lengths("input_tokens")),
+            ("output", trace.lengths("output_tokens")),
+        ):
+            told.append(
+                f"{name} tokens: median {lengths.median:,}, p90 {lengths.p90:,},"
+                f" {lengths.min:,} to {lengths.max:,}"
+            )
+        return tuple(told)
+
+    @property
+    def spec_lines(self) -> str:
+        """The lines of a spec that play this trace, as YAML."""
+        fields = {"input_tokens": self.workload.input_tokens}
+        fields["output_tokens"] = self.workload.output_tokens
+        lengths = "".join(
+            f"  {name}: {{{', '.join(f'{k}: {v}' for k, v in value.to_json().items())}}}\n"
+            for name, value in fields.items()
+        )
+        return (
+            f"trace: {self.path.name}\n"
+            "setup:\n"
+            "  workload:\n"
+            f"    name: {self.workload.name}\n"
+            f"    version: {self.workload.version}\n"
+            f'    hash: "{self.workload.hash}"\n'
+            f"{lengths}"
+            "  arrival: trace"
+        )
+
+
+def convert(source: Path, out: Path) -> Written:
+    """Read a trace in any of the formats and write it as ours, from its first arrival on.
+
+    Args:
+        source: the file to read.
+        out: the file to write; never overwritten. Its name is the workload's.
+
+    Raises:
+        UsageError: `out` is there already, or is no name for a trace.
+        InputError: naming the line and the field that is wrong.
+        EnvironmentProblem: `out` cannot be written.
+    """
+    name = re.sub(r"[^a-z0-9]+", "-", out.stem.lower()).strip("-")[:64]
+    if out.suffix != ".jsonl" or not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", out.name):
+        raise UsageError(
+            Problem(
+                "is not a name for a trace",
+                field="--out",
+                found=str(out),
+                expected="a name in .jsonl of letters, digits, dot, dash and underscore",
+            )
+        )
+    _require_absent(out)
+    data = encode(_requests(read_file(source, limit=MAX_SOURCE_BYTES), str(source)))
+    # Read back: what is written is what a spec accepts.
+    trace = parse(data, source=str(out))
+    _write(out, data)
+    lengths = trace.lengths("input_tokens"), trace.lengths("output_tokens")
+    return Written(out, trace, Workload(name or "trace", 1, *lengths, trace=trace))
+
+
+def _requests(data: bytes, source: str) -> tuple[Request, ...]:
+    first = data.split(b"\n", 1)[0]
+    if first.rstrip(b"\r") == ",".join(_AZURE).encode():
+        return checked(_azure(data, source), source=source, first_line=2)
+    if first.startswith(b"{") and _is_mooncake(first, source):
+        return checked(_mooncake(data, source), source=source)
+    return read_lines(data, source=source)
+
+
+def _azure(data: bytes, source: str) -> Iterator[Request]:
+    rows = _lines(data, source)
+    next(rows)
+    for number, raw in rows:
+        line = raw.decode("ascii", "replace")
+        cells = next(csv.reader([line]), [])
+        match = _TIMESTAMP.fullmatch(cells[0]) if len(cells) == len(_AZURE) else None
+        if match is None:
+            _refuse(source, number, "TIMESTAMP", line, "2023-11-16 18:17:03.9799600,4808,10")
+        try:
+            second = datetime.fromisoformat(match[1]).replace(tzinfo=UTC)
+        except ValueError:
+            _refuse(source, number, "TIMESTAMP", cells[0], "a date and a time")
+        since_epoch = second - datetime(1970, 1, 1, tzinfo=UTC)
+        whole = since_epoch.days * 86_400 + since_epoch.seconds
+        counts = [int(cell) if re.fullmatch(r"\d{1,8}", cell) else None for cell in cells[1:]]
+        yield Request(
+            whole * 10**9 + int((match[2] or "").ljust(9, "0")),
+            _tokens(counts[0], source, number, _AZURE[1]),
+            _tokens(counts[1], source, number, _AZURE[2]),
+        )
+
+
+def _is_mooncake(first: bytes, source: str) -> bool:
+    value = load_json(first, source=source, limit=MAX_LINE_BYTES)
+    return set(value) - {"hash_ids"} == _MOONCAKE
+
+
+def _mooncake(data: bytes, source: str) -> Iterator[Request]:
+    for number, line in _lines(data, source):
+        value = load_json(line, source=f"{source}:{number}", limit=MAX_LINE_BYTES)
+        if not isinstance(value, dict) or not set(value) >= _MOONCAKE:
+            _refuse(source, number, "keys", repr(value), ", ".join(sorted(_MOONCAKE)))
+        stamp = value["timestamp"]
+        if type(stamp) is not int or not 0 <= stamp <= MAX_ARRIVAL_S * 1000:
+            _refuse(source, number, "timestamp", repr(stamp), "whole milliseconds")
+        yield Request(
+            stamp * 10**6,
+            _tokens(value["input_length"], source, number, "input_length"),
+            _tokens(value["output_length"], source, number, "output_length"),
+        )
+
+
+def _lines(data: bytes, source: str) -> Iterator[tuple[int, bytes]]:
+    lines = data.replace(b"\r\n", b"\n").removesuffix(b"\n").split(b"\n")
+    if len(lines) > MAX_ROWS + 1:
+        raise InputError(
+            Problem(
+                "has more lines than a trace may have",
+                file=source,
+                found=f"{len(lines):,}",
+                expected=f"at most {MAX_ROWS:,}",
+                remedy=f"Cut it: head -n {MAX_ROWS} FILE.",
+            )
+        )
+    return enumerate(lines, start=1)
+
+
+def _tokens(value: JsonValue, source: str, line: int, field: str) -> int:
+    if type(value) is not int or not 1 <= value <= MAX_TOKENS:
+        _refuse(source, line, field, repr(value), f"a whole number, 1 to {MAX_TOKENS:,}")
+    return value
+
+
+def _refuse(source: str, line: int, field: str, found: str, expected: str) -> NoReturn:
+    raise InputError(
+        Problem(
+            "is not as its format has it",
+            file=source,
+            line=line,
+            field=field,
+            found=found[:120],
+            expected=expected,
+        )
+    )
+
+
+def _require_absent(out: Path) -> None:
+    if out.exists() or out.is_symlink():
+        raise UsageError(
+            Problem("is there already", file=str(out), remedy="Name another file with --out.")
+        )
+
+
+def _write(out: Path, data: bytes) -> None:
+    partial = out.with_name(f".{out.name}.{secrets.token_hex(8)}")
+    try:
+        partial.write_bytes(data)
+        # link, not rename: a file that somebody made meanwhile is not overwritten.
+        os.link(partial, out)
+    except FileExistsError:
+        _require_absent(out)
+    except OSError as error:
+        raise EnvironmentProblem(
+            Problem(f"cannot be written ({error.strerror})", file=str(out))
+        ) from error
+    finally:
+        partial.unlink(missing_ok=True)
