@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from tests.support.runs import HELD, ToyEngine, small_spec, spec_in_mode
 from tokenwatt_site.evidence import Status
+from tokenwatt_site.goodput import quantile
 from tokenwatt_site.measure.capacity import (
     EMITTER_LAG_NS,
     MAX_RUNGS,
@@ -290,3 +291,17 @@ def test_nothing_that_can_be_compared_is_not_held():
     found = attempt(truth={99: (1, 2)})
     assert (found.on_time, found.first_error_p99_ns) == (0, None)
     assert not found.held(TOLERANCES)
+
+
+def test_the_truth_of_two_processes_has_the_rows_of_both_and_the_lag_of_the_later():
+    ours, theirs = Truth(5, {1: (10, 20), 3: (30, 40)}), Truth(7, {2: (15, 25)})
+    both = Truth(7, {1: (10, 20), 2: (15, 25), 3: (30, 40)})
+    assert Truth.merged([ours, theirs]) == Truth.merged([theirs, ours]) == both
+    assert Truth.merged([ours]) == ours
+    assert Truth.merged([ours, Truth(0, {})]) == ours
+
+
+@given(st.lists(st.lists(st.integers(0, 10**9), min_size=1, max_size=300), min_size=1, max_size=4))
+def test_processes_are_never_called_on_time_when_all_their_tokens_together_are_not(lags):
+    merged = Truth.merged([Truth(quantile(process, 0.99), {}) for process in lags])
+    assert merged.lag_p99_ns >= quantile([lag for process in lags for lag in process], 0.99)

@@ -60,6 +60,18 @@ class Truth:
     lag_p99_ns: int
     tokens_ns: Mapping[int, tuple[int, int]]
 
+    @classmethod
+    def merged(cls, truths: Sequence[Truth]) -> Truth:
+        """Return the truth of a server of several processes, each of which answered its own rows.
+
+        It was as late as the latest of them, which is never less than the p99 of all tokens: where
+        one process is late, its share of the load was not offered, however small that is.
+        """
+        return cls(
+            max(truth.lag_p99_ns for truth in truths),
+            {row: tokens for truth in truths for row, tokens in truth.tokens_ns.items()},
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Shape:
