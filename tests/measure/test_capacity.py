@@ -1,6 +1,5 @@
 """The climb of the self-test, against clients and servers that are a formula."""
 
-import math
 from dataclasses import replace
 
 import pytest
@@ -8,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.runs import HELD, ToyEngine, small_spec, spec_in_mode
-from tokenwatt_site.errors import EnvironmentProblem
 from tokenwatt_site.evidence import Status
+from tokenwatt_site.goodput import quantile
 from tokenwatt_site.measure.capacity import (
     EMITTER_LAG_NS,
     MAX_RUNGS,
@@ -22,8 +21,6 @@ from tokenwatt_site.measure.capacity import (
     climb,
     compare,
     due_ns,
-    require_start,
-    room,
     rungs,
 )
 from tokenwatt_site.validity import Tolerances, highest_load_urps, highest_rate_urps
@@ -296,50 +293,15 @@ def test_nothing_that_can_be_compared_is_not_held():
     assert not found.held(TOLERANCES)
 
 
-def test_a_start_above_half_of_what_was_held_is_refused_with_what_to_do():
-    least = math.ceil(2 * drawn().mean_output_tokens)
-    little = HELD.model_copy(update={"events_per_s": least - 1, "requests_urps": 2_000_000})
-    little = little.model_copy(update={"limited_by": "client"})
-    with pytest.raises(EnvironmentProblem) as caught:
-        require_start(SPEC, drawn(), little)
-    text = str(caught.value)
-    assert "protocol.start_rate" in text
-    assert (
-        f"found {least - 1} events/s in 2.0 requests/s, no more (first token off by p99 0.040 ms"
-        in text
-    )
-    assert f"expected {least} events/s, twice what 1 requests/s ask" in text
-    assert "free processor cores" in text
-    require_start(SPEC, drawn(), little.model_copy(update={"events_per_s": least}))
+def test_the_truth_of_two_processes_has_the_rows_of_both_and_the_lag_of_the_later():
+    ours, theirs = Truth(5, {1: (10, 20), 3: (30, 40)}), Truth(7, {2: (15, 25)})
+    both = Truth(7, {1: (10, 20), 2: (15, 25), 3: (30, 40)})
+    assert Truth.merged([ours, theirs]) == Truth.merged([theirs, ours]) == both
+    assert Truth.merged([ours]) == ours
+    assert Truth.merged([ours, Truth(0, {})]) == ours
 
 
-@pytest.mark.parametrize(
-    ("limited_by", "words"),
-    [
-        ("client", "not even the lowest load tried, limited by the client"),
-        ("emitter", "not even the lowest load tried, limited by the server of the test"),
-    ],
-)
-def test_a_client_that_held_nothing_is_refused_with_whose_limit_it_was(limited_by, words):
-    nothing = HELD.model_copy(
-        update={
-            "events_per_s": 0,
-            "requests_urps": 0,
-            "limited_by": limited_by,
-            "first_token_error_p99_ns": None,
-        }
-    )
-    with pytest.raises(EnvironmentProblem, match=words) as caught:
-        require_start(SPEC, drawn(), nothing)
-    assert "first token off by p99 unknown" in str(caught.value)
-
-
-def test_the_line_to_the_user_says_where_the_search_ends_only_where_the_client_ends_it():
-    assert room(SPEC, drawn(), HELD) == (
-        "the client held 80,000 events/s in 4,000.0 requests/s, twice what the spec may ask"
-        " (first token off by p99 0.040 ms, dispatch lag p99 0.200 ms)"
-    )
-    little = HELD.model_copy(update={"requests_urps": 16_000_000, "limited_by": "emitter"})
-    assert room(SPEC, drawn(), little).endswith(
-        "; the search ends at half of that, 8.000 requests/s, and not at 64.000"
-    )
+@given(st.lists(st.lists(st.integers(0, 10**9), min_size=1, max_size=300), min_size=1, max_size=4))
+def test_processes_are_never_called_on_time_when_all_their_tokens_together_are_not(lags):
+    merged = Truth.merged([Truth(quantile(process, 0.99), {}) for process in lags])
+    assert merged.lag_p99_ns >= quantile([lag for process in lags for lag in process], 0.99)

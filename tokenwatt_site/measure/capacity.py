@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
-from tokenwatt_site.errors import EnvironmentProblem, Problem
 from tokenwatt_site.evidence import RequestRecord, Status
 from tokenwatt_site.goodput import quantile
 from tokenwatt_site.run import SelfTest
@@ -26,7 +25,6 @@ from tokenwatt_site.validity import (
     MAX_HELD_SHARE,
     MIN_SENT_SHARE,
     Tolerances,
-    highest_load_urps,
     highest_rate_urps,
 )
 from tokenwatt_site.workload import Realisation
@@ -61,6 +59,18 @@ class Truth:
 
     lag_p99_ns: int
     tokens_ns: Mapping[int, tuple[int, int]]
+
+    @classmethod
+    def merged(cls, truths: Sequence[Truth]) -> Truth:
+        """Return the truth of a server of several processes, each of which answered its own rows.
+
+        It was as late as the latest of them, which is never less than the p99 of all tokens: where
+        one process is late, its share of the load was not offered, however small that is.
+        """
+        return cls(
+            max(truth.lag_p99_ns for truth in truths),
+            {row: tokens for truth in truths for row, tokens in truth.tokens_ns.items()},
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,66 +266,4 @@ def _result(
         dispatch_lag_p99_ns=shown.lag_p99_ns,
         stamps=shown.stamps,
         limited_by=limited_by,
-    )
-
-
-def require_start(spec: Spec, realisation: Realisation, test: SelfTest) -> None:
-    """See that the rate with which the search begins asks no more than half of what was held.
-
-    Raises:
-        EnvironmentProblem: it asks more; a trial would measure the client.
-    """
-    start_urps = min(
-        round(spec.protocol.start_rate * 1e6), highest_rate_urps(spec, realisation, None)
-    )
-    if start_urps <= highest_load_urps(test, realisation):
-        return
-    needed = math.ceil(start_urps * Fraction(realisation.mean_output_tokens) / MAX_HELD_SHARE)
-    raise EnvironmentProblem(
-        Problem(
-            "this machine holds too little of the load for a client to measure with: a trial would"
-            " be about the client",
-            field="protocol.start_rate",
-            found=_words(test),
-            expected=f"{math.ceil(needed / 1e6):,} events/s, twice what"
-            f" {start_urps / 1e6:g} requests/s ask",
-            remedy="Use a machine with free processor cores, of which the client needs one to"
-            " itself; or lower protocol.start_rate, or ask for fewer output tokens.",
-        )
-    )
-
-
-def room(spec: Spec, realisation: Realisation, test: SelfTest) -> str:
-    """Say what the client held, and how high the search may go where that is less than asked."""
-    words = f"the client held {_words(test)}"
-    most_urps = highest_rate_urps(spec, realisation, None)
-    if (capped_urps := highest_rate_urps(spec, realisation, test)) < most_urps:
-        words += (
-            f"; the search ends at half of that, {capped_urps / 1e6:.3f} requests/s, and not at"
-            f" {most_urps / 1e6:.3f}"
-        )
-    return words
-
-
-_LIMITED = {
-    "client": "no more",
-    "emitter": "more could not be tried, as the server of the test fell behind",
-    "asked": "twice what the spec may ask",
-}
-
-
-def _words(test: SelfTest) -> str:
-    errors = ", ".join(
-        f"{what} p99 {'unknown' if found is None else f'{found / 1e6:.3f} ms'}"
-        for what, found in (
-            ("first token off by", test.first_token_error_p99_ns),
-            ("dispatch lag", test.dispatch_lag_p99_ns),
-        )
-    )
-    if test.events_per_s == 0:
-        by = "the client" if test.limited_by == "client" else "the server of the test"
-        return f"not even the lowest load tried, limited by {by} ({errors})"
-    return (
-        f"{test.events_per_s:,} events/s in {test.requests_urps / 1e6:,.1f} requests/s,"
-        f" {_LIMITED[test.limited_by]} ({errors})"
     )

@@ -1,9 +1,10 @@
 """The server of the client's self-test: event streams on a schedule, and the truth about them.
 
-`python -m tokenwatt_site.measure.emitter FIRST_NS INTERVAL_NS` prints its port on the loopback and
-answers POST requests, HTTP/1.1, kept alive. A body begins with `{"row":R,"tokens":N,`. Its first
-token is due FIRST_NS after the request was whole, each further one INTERVAL_NS after the one
-before, one event each, in the bytes of an OpenAI-compatible engine.
+`python -m tokenwatt_site.measure.emitter LISTENER FIRST_NS INTERVAL_NS` prints an empty line when
+it is ready. LISTENER is the descriptor of a listening socket that it inherits. It answers POST
+requests, HTTP/1.1, kept alive. A body begins with `{"row":R,"tokens":N,`. Its first token is due
+FIRST_NS after the request was whole, each further one INTERVAL_NS after the one before, one event
+each, in the bytes of an OpenAI-compatible engine.
 
 A line on standard input asks for the truth since the last such line. The answer is one JSON line:
 {"lag_p99_ns": how late its events were against its own schedule,
@@ -20,7 +21,7 @@ import contextlib
 import json
 import math
 import os
-import selectors
+import select
 import socket
 import sys
 import time
@@ -33,6 +34,8 @@ _BURST = 64
 
 _COARSE_NS = 1_500_000  # polls round up to milliseconds; what is nearer is slept exactly
 _MARGIN_NS = 60_000  # the kernel's timer slack, and a little
+
+_READABLE = select.POLLIN
 
 _HEAD = (
     b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n"
@@ -55,6 +58,9 @@ def _chunk(event: str) -> bytes:
 
 TOKEN = _chunk(_EVENT % (_CHOICE % "null", ""))
 """One event of one token, as a chunk."""
+
+
+_FIRST_TOKEN = _HEAD + TOKEN
 
 
 def ending(tokens: int) -> bytes:
@@ -87,27 +93,30 @@ class Emitter:
         self._nexts: deque[_Stream] = deque()
         self._lags_ns: list[int] = []
         self._rows: list[tuple[int, int, int]] = []
-        self._selector = selectors.DefaultSelector()
+        # As in `pool`: Linux's own does not slow down with the number of sockets.
+        self._poll = select.epoll() if hasattr(select, "epoll") else select.poll()
+        self._poll_unit_s = 1.0 if hasattr(select, "epoll") else 1e-3
+        self._streams: dict[int, _Stream] = {}  # by descriptor
         self._endings: dict[int, bytes] = {}
 
-    def serve(self, orders: int, answers: int) -> None:
-        """Serve until `orders` ends; both are file descriptors."""
-        with socket.create_server(("127.0.0.1", 0), backlog=4096) as listener:
-            listener.settimeout(0)
-            self._selector.register(listener, selectors.EVENT_READ)
-            self._selector.register(orders, selectors.EVENT_READ)
-            os.write(answers, b"%d\n" % listener.getsockname()[1])
-            while True:
-                self._emit()
-                for key, _ in self._selector.select(self._rest_s()):
-                    if isinstance(key.data, _Stream):
-                        self._receive(key.data)
-                    elif key.fd == orders:
-                        if not os.read(orders, 4096):
-                            return
-                        _write_all(answers, self._truth())
-                    else:
-                        self._accept(listener)
+    def serve(self, listener: socket.socket, orders: int, answers: int) -> None:
+        """Serve `listener` until `orders` ends; that and `answers` are file descriptors."""
+        listener.settimeout(0)
+        accepting = listener.fileno()
+        for descriptor in (accepting, orders):
+            self._poll.register(descriptor, _READABLE)
+        os.write(answers, b"\n")
+        while True:
+            self._emit()
+            for descriptor, _ in self._poll.poll(self._rest()):
+                if descriptor == accepting:
+                    self._accept(listener)
+                elif descriptor != orders:
+                    self._receive(self._streams[descriptor])
+                elif os.read(orders, 4096):
+                    _write_all(answers, self._truth())
+                else:
+                    return
 
     def _next(self) -> deque[_Stream] | None:
         """Return the queue whose head is due first."""
@@ -116,14 +125,14 @@ class Emitter:
             return firsts or nexts or None
         return firsts if firsts[0].due_ns <= nexts[0].due_ns else nexts
 
-    def _rest_s(self) -> float | None:
-        """Wait until just before the next event, as far as polls can; the rest is the poll's."""
+    def _rest(self) -> float | None:
+        """Sleep until just before the next event, if that is near; return the wait of the poll."""
         queue = self._next()
         if queue is None:
             return None
         left_ns = queue[0].due_ns - time.monotonic_ns()
         if left_ns > _COARSE_NS:
-            return (left_ns - _COARSE_NS) / 1e9
+            return (left_ns - _COARSE_NS) / 1e9 / self._poll_unit_s
         if left_ns > 2 * _MARGIN_NS:
             time.sleep((left_ns - _MARGIN_NS) / 1e9)
         return 0.0
@@ -131,17 +140,17 @@ class Emitter:
     def _emit(self) -> None:
         for _ in range(_BURST):
             queue = self._next()
-            if queue is None or queue[0].due_ns > time.monotonic_ns():
+            now_ns = time.monotonic_ns()
+            if queue is None or queue[0].due_ns > now_ns:
                 return
-            self._send(queue.popleft())
+            self._send(queue.popleft(), now_ns)
 
-    def _send(self, stream: _Stream) -> None:
-        data = TOKEN if stream.sent else _HEAD + TOKEN
+    def _send(self, stream: _Stream, now_ns: int) -> None:
+        data = TOKEN if stream.sent else _FIRST_TOKEN
         stream.sent += 1
         last = stream.sent == stream.tokens
         if last:
             data += self._ending(stream.tokens)
-        now_ns = time.monotonic_ns()
         try:
             whole = stream.sock.send(data) == len(data)
         except OSError:
@@ -171,7 +180,8 @@ class Emitter:
                 sock, _ = listener.accept()
                 sock.settimeout(0)
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                self._selector.register(sock, selectors.EVENT_READ, _Stream(sock))
+                self._streams[sock.fileno()] = _Stream(sock)
+                self._poll.register(sock.fileno(), _READABLE)
 
     def _receive(self, stream: _Stream) -> None:
         try:
@@ -201,7 +211,8 @@ class Emitter:
         for queue in (self._firsts, self._nexts):
             with contextlib.suppress(ValueError):
                 queue.remove(stream)
-        self._selector.unregister(stream.sock)
+        self._poll.unregister(stream.sock.fileno())
+        del self._streams[stream.sock.fileno()]
         stream.sock.close()
 
     def _truth(self) -> bytes:
@@ -222,4 +233,6 @@ def _write_all(descriptor: int, data: bytes) -> None:
 
 
 if __name__ == "__main__":
-    Emitter(int(sys.argv[1]), int(sys.argv[2])).serve(sys.stdin.fileno(), sys.stdout.fileno())
+    inherited, first_ns, interval_ns = (int(argument) for argument in sys.argv[1:])
+    with socket.socket(fileno=inherited) as listening:
+        Emitter(first_ns, interval_ns).serve(listening, sys.stdin.fileno(), sys.stdout.fileno())

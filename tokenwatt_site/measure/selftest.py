@@ -1,8 +1,11 @@
 """The client before the load: what it can hold on this machine, and with what error.
 
-It is run as trials run it, against a server in a process of its own that knows what it sent when
-(`emitter`), next to the engine, which has nothing to do meanwhile. What the two processes take from
+It is run as trials run it, against a server in processes of its own that know what they sent when
+(`emitter`), next to the engine, which has nothing to do meanwhile. What client and server take from
 each other here, client and engine take from each other in a trial.
+
+One such process sends less than a client reads, so there are as many as there are processors to
+spare, behind one port: the kernel gives each connection to one of them.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import contextlib
 import json
 import os
 import resource
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -37,7 +41,10 @@ from tokenwatt_site.workload import Realisation
 
 _GRACE_NS = 1_000_000_000
 _STOP_S = 5.0
+_MOST_SERVERS = 4
+_BACKLOG = 4096  # of each process: who gets more than its share of a burst must refuse none
 _DESCRIPTORS = 16_384
+_REMEDY = "Is there memory, and may this user listen on the loopback?"
 _ID_BYTES = 6  # of a token id in a prompt, with its comma
 
 
@@ -49,7 +56,7 @@ def self_test(spec: Spec, realisation: Realisation) -> SelfTest:
     """
     shape, tolerances = Shape.of(spec, realisation), Tolerances.of(spec)
     _allow_descriptors()
-    with emitting(shape) as emitter:
+    with emitting(shape, _servers()) as emitter:
         return climb(
             rungs(spec, realisation, shape),
             lambda urps: emitter.attempt(due_ns(realisation, urps), urps, tolerances),
@@ -65,49 +72,112 @@ def _allow_descriptors() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
+def _servers() -> int:
+    """Return how many processes serve: one for each processor but the client's, up to a few."""
+    bound = hasattr(os, "sched_getaffinity")  # macOS has none
+    processors = len(os.sched_getaffinity(0)) if bound else os.cpu_count() or 1
+    return min(max(1, processors - 1), _MOST_SERVERS)
+
+
 @contextmanager
-def emitting(shape: Shape) -> Iterator[RunningEmitter]:
-    """Run the server of the test, in a process that ends when this block or this process does.
+def emitting(shape: Shape, servers: int) -> Iterator[RunningEmitter]:
+    """Run the server of the test, in processes that end when this block or this process does.
+
+    Args:
+        shape: of its answers.
+        servers: how many processes; one where the kernel cannot spread connections among them.
 
     Raises:
-        EnvironmentProblem: it did not start.
+        EnvironmentProblem: one of them did not start. None is left then.
     """
-    with _started(shape) as process:
+    processes: list[subprocess.Popen[bytes]] = []
+    try:
+        listeners = _listeners(servers)
+        port = listeners[0].getsockname()[1]
         try:
-            yield RunningEmitter(process, shape)
+            for listener in listeners:
+                processes.append(_started(listener, shape))  # noqa: PERF401 - what is must be stopped
         finally:
-            assert process.stdin is not None  # noqa: S101 - a pipe
-            process.stdin.close()
-            try:
-                process.wait(_STOP_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
+            for listener in listeners:
+                listener.close()  # so that its port ends with its process
+        yield RunningEmitter(processes, port, shape)
+    finally:
+        _stop(processes)
 
 
-def _started(shape: Shape) -> subprocess.Popen[bytes]:
-    module = "tokenwatt_site.measure.emitter"
+def _listeners(count: int) -> list[socket.socket]:
+    """Listen `count` times on one port of the loopback, or once where that does not go."""
+    if count > 1 and hasattr(socket, "SO_REUSEPORT"):
+        shared: list[socket.socket] = []
+        with contextlib.suppress(OSError):
+            while len(shared) < count:
+                address = shared[0].getsockname() if shared else ("127.0.0.1", 0)
+                shared.append(socket.create_server(address, backlog=_BACKLOG, reuse_port=True))
+            return shared
+        for listener in shared:
+            listener.close()
+    try:
+        return [socket.create_server(("127.0.0.1", 0), backlog=_BACKLOG)]
+    except OSError as error:
+        raise _not_started(error) from error
+
+
+def _started(listener: socket.socket, shape: Shape) -> subprocess.Popen[bytes]:
+    module, descriptor = "tokenwatt_site.measure.emitter", listener.fileno()
+    arguments = (descriptor, FIRST_NS, shape.interval_ns)
     try:
         # A session of its own: Ctrl-C is for us, who close its standard input then.
         return subprocess.Popen(
-            [sys.executable, "-m", module, str(FIRST_NS), str(shape.interval_ns)],
+            [sys.executable, "-m", module, *map(str, arguments)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            pass_fds=(descriptor,),
             start_new_session=True,
         )
     except OSError as error:
-        raise EnvironmentProblem(
-            Problem(f"the server of the client's self-test did not start ({error.strerror})")
-        ) from error
+        raise _not_started(error) from error
+
+
+def _not_started(error: OSError) -> EnvironmentProblem:
+    return EnvironmentProblem(
+        Problem(
+            f"the server of the client's self-test did not start ({error.strerror})",
+            remedy=_REMEDY,
+        )
+    )
+
+
+def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    for process in processes:
+        assert process.stdin is not None  # noqa: S101 - a pipe
+        process.stdin.close()
+    for process in processes:
+        try:
+            process.wait(_STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        assert process.stdout is not None  # noqa: S101 - a pipe
+        process.stdout.close()
 
 
 class RunningEmitter:
-    """The server of the test while it runs."""
+    """The server of the test while it runs: processes that share a port."""
 
-    def __init__(self, process: subprocess.Popen[bytes], shape: Shape) -> None:
-        self._process = process
+    def __init__(
+        self, processes: Sequence[subprocess.Popen[bytes]], port: int, shape: Shape
+    ) -> None:
+        """Wait until all are ready.
+
+        Raises:
+            EnvironmentProblem: one of them ended.
+        """
+        self._processes = processes
         self._shape = shape
-        self._target = Target.from_url(f"http://127.0.0.1:{int(self._line())}", "completions")
+        self._target = Target.from_url(f"http://127.0.0.1:{port}", "completions")
         self._sent = 0
+        for process in processes:
+            _line(process)
 
     def attempt(self, due: Sequence[int], urps: int, tolerances: Tolerances) -> Attempt:
         """Offer requests that are due then, at `urps` 1e-6 requests/s, and judge what came back."""
@@ -123,7 +193,8 @@ class RunningEmitter:
             plan, self._target, repeat=0, trial=0, request_timeout_ns=end_ns, watch=watch
         )
         told = Told(offered.records, offered.epoch_ns, offered.stamps)
-        return compare(told, self._truth(), shape=shape, urps=urps, due=due, tolerances=tolerances)
+        truth = Truth.merged(self._truths())
+        return compare(told, truth, shape=shape, urps=urps, due=due, tolerances=tolerances)
 
     def _planned(self, row: int, due_ns: int) -> PlannedRequest:
         shape = self._shape
@@ -131,23 +202,30 @@ class RunningEmitter:
         body = b'{"row":%d,"tokens":%d,"prompt":"%s"}' % (row, shape.tokens, prompt)
         return PlannedRequest(row, due_ns, body, shape.input_tokens, shape.tokens)
 
-    def _truth(self) -> Truth:
-        assert self._process.stdin is not None  # noqa: S101 - a pipe, by `emitting`
-        with contextlib.suppress(BrokenPipeError):  # reading tells
-            os.write(self._process.stdin.fileno(), b"truth\n")
-        told = json.loads(self._line())
-        rows = {row: (first_ns, last_ns) for row, first_ns, last_ns in told["rows"]}
-        return Truth(told["lag_p99_ns"], rows)
+    def _truths(self) -> list[Truth]:
+        for process in self._processes:
+            assert process.stdin is not None  # noqa: S101 - a pipe, by `emitting`
+            with contextlib.suppress(BrokenPipeError):  # reading tells
+                os.write(process.stdin.fileno(), b"truth\n")
+        return [_truth_of(_line(process)) for process in self._processes]
 
-    def _line(self) -> bytes:
-        assert self._process.stdout is not None  # noqa: S101 - a pipe, by `emitting`
-        line = self._process.stdout.readline()
-        if not line.endswith(b"\n"):
-            raise EnvironmentProblem(
-                Problem(
-                    "the server of the client's self-test ended",
-                    found=f"exit code {self._process.wait()}",
-                    remedy="Is there memory, and may this user listen on the loopback?",
-                )
+
+def _truth_of(line: bytes) -> Truth:
+    told = json.loads(line)
+    return Truth(
+        told["lag_p99_ns"], {row: (first_ns, last_ns) for row, first_ns, last_ns in told["rows"]}
+    )
+
+
+def _line(process: subprocess.Popen[bytes]) -> bytes:
+    assert process.stdout is not None  # noqa: S101 - a pipe, by `emitting`
+    line = process.stdout.readline()
+    if not line.endswith(b"\n"):
+        raise EnvironmentProblem(
+            Problem(
+                "the server of the client's self-test ended",
+                found=f"exit code {process.wait()}",
+                remedy=_REMEDY,
             )
-        return line
+        )
+    return line

@@ -27,12 +27,12 @@ from tokenwatt_site.errors import (
 from tokenwatt_site.goodput import bracket
 from tokenwatt_site.journal import Entry
 from tokenwatt_site.measure import search
-from tokenwatt_site.measure.capacity import require_start, room
 from tokenwatt_site.measure.client import Target
 from tokenwatt_site.measure.clock import utc_now
 from tokenwatt_site.measure.credential import authorisation
 from tokenwatt_site.measure.endpoint import read_back
 from tokenwatt_site.measure.engine import RunningEngine, attach, launch
+from tokenwatt_site.measure.headroom import require_start, room
 from tokenwatt_site.measure.power import PowerMeter, Sampler, open_meter
 from tokenwatt_site.measure.preflight import compare, preflight
 from tokenwatt_site.measure.selftest import self_test
