@@ -3,8 +3,6 @@ from __future__ import annotations
 import http.client
 import json
 import socket
-import subprocess
-import sys
 from contextlib import closing
 from typing import Any
 from urllib.parse import urlsplit
@@ -156,22 +154,3 @@ def test_a_taken_port_is_an_error_of_the_caller() -> None:
         SimulatedServer(port=urlsplit(first.url).port or 0),
     ):
         pass
-
-
-def test_it_runs_in_a_process_of_its_own() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "tokenwatt_site.simulate.server", "--port", str(port)]
-    with subprocess.Popen(command) as process:
-        try:
-            while process.poll() is None:
-                try:
-                    with closing(http.client.HTTPConnection("127.0.0.1", port)) as client:
-                        client.request("GET", "/health")
-                        assert client.getresponse().status == 200
-                        break
-                except ConnectionRefusedError:
-                    continue
-            assert process.poll() is None
-        finally:
-            process.terminate()
