@@ -365,12 +365,14 @@ def simulate(
             script=script,
         )
     )
-    with simulate_command.serving(simulation, port=port, log=log) as (server, tally):
+    with (
+        simulate_command.serving(simulation, port=port, log=log) as (server, tally),
+        contextlib.suppress(KeyboardInterrupt),
+    ):
         for line in simulation.lines:
             _tell(line)
         typer.echo(server.url)
-        with contextlib.suppress(KeyboardInterrupt):
-            server.wait_until_failed()
+        server.wait_until_failed()
     _tell(f"{tally.requests} requests ended; events left up to {tally.late_ns / 1e6:.1f} ms late")
 
 

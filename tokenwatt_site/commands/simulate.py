@@ -98,7 +98,7 @@ def plan(asked: Asked) -> Simulation:
             )
     limit = asked.max_model_len
     if limit is None:
-        limit = min(model.max_context, kv_tokens)
+        limit = min(model.max_context, kv_tokens // BLOCK_TOKENS * BLOCK_TOKENS)
     elif limit > model.max_context:
         raise UsageError(
             Problem(

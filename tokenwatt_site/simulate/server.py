@@ -50,7 +50,7 @@ class SimulatedServer:
         self._port = port
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
-        self._ready = threading.Event()
+        self._ready, self._ended = threading.Event(), threading.Event()
         self._failure: OSError | None = None
         self._thread = threading.Thread(target=self._run, name="simulated server", daemon=True)
         self._open: set[ServerConnection] = set()
@@ -90,7 +90,7 @@ class SimulatedServer:
         Raises:
             OSError: what `keep` raised.
         """
-        self._thread.join()
+        self._ended.wait()  # a join that an interrupt ends takes the thread for ended, up to 3.12
         if self._failure is not None:
             raise self._failure
 
@@ -100,7 +100,10 @@ class SimulatedServer:
             return sum(connection.idle for connection in self._open)
 
     def _run(self) -> None:
-        asyncio.run(self._serve())
+        try:
+            asyncio.run(self._serve())
+        finally:
+            self._ended.set()
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
