@@ -24,6 +24,7 @@ class Writer:
             "model": script.model,
         }
         self._cached_tokens = script.cached_tokens
+        self._plain: dict[tuple[Carrier, int], bytes] = {}
 
     def found_cached(self, tokens: int) -> None:
         """Report so many cached prompt tokens, where the script does not say how many."""
@@ -44,7 +45,12 @@ class Writer:
             carrier = "reasoning_content"
         delta = _delta(carrier, " token" * count)
         if finish is None:
-            return self._chunk([self._choice(delta, None)], **self._counts(sent))
+            counts, kind = self._counts(sent), (carrier, count)
+            if counts:
+                return self._chunk([self._choice(delta, None)], **counts)
+            if kind not in self._plain:  # most chunks of a long answer are the same
+                self._plain[kind] = self._chunk([self._choice(delta, None)])
+            return self._plain[kind]
         if self._script.finish == "with text":
             return self._last(delta, finish, sent)
         text = self._chunk([self._choice(delta, None)], **self._counts(sent))
