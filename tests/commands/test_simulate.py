@@ -81,15 +81,28 @@ def test_c7_a_wrong_option_exits_with_2_and_a_taken_port_with_3() -> None:
         port = str(taken.getsockname()[1])
         done = runner.invoke(cli.app, ["simulate", "--port", port])
     assert (done.exit_code, done.stdout) == (3, "")
-    assert f"port {port}" in done.stderr
+    assert f"port {port}: cannot be listened on" in done.stderr
 
 
 def test_a_log_that_cannot_be_written_is_said_before_anything_is_served(tmp_path: Path) -> None:
     with (
-        pytest.raises(EnvironmentProblem, match="nowhere"),
+        pytest.raises(EnvironmentProblem, match=r"nowhere.log: cannot be written \(No such file"),
         serving(planned(), port=0, log=tmp_path / "nowhere" / "log"),
     ):
         pass
+
+
+def test_a_log_on_a_full_disk_ends_the_server_and_is_named() -> None:
+    def serve() -> None:
+        with serving(planned(), port=0, log=Path("/dev/full")) as (server, _):
+            address = urlsplit(server.url).netloc
+            with closing(http.client.HTTPConnection(address, timeout=10)) as client:
+                client.request("POST", "/v1/completions", "no json")
+                assert client.getresponse().status == 400
+            server.wait_until_failed()
+
+    with pytest.raises(EnvironmentProblem, match=r"/dev/full: cannot be written \(No space"):
+        serve()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -125,17 +125,25 @@ def serving(
         EnvironmentProblem: the port is taken, or the log cannot be written.
     """
     tally = Tally()
-    try:
-        with TruthFile(log) if log is not None else nullcontext() as file:
-            keep = _both(tally, file)
-            engine = Engine(simulation.roofline, simulation.limits)
-            with SimulatedServer(simulation.script, engine, port=port, keep=keep) as server:
-                yield server, tally
-    except OSError as error:
-        where = f"port {port}" if log is None else f"port {port} and {log}"
-        raise EnvironmentProblem(
-            Problem(f"cannot be served ({error.strerror})", file=where)
-        ) from error
+    with ExitStack() as stack:
+        try:
+            file = None if log is None else stack.enter_context(TruthFile(log))
+        except OSError as error:
+            raise _cannot("be written", str(log), error) from error
+        engine = Engine(simulation.roofline, simulation.limits)
+        server = SimulatedServer(simulation.script, engine, port=port, keep=_both(tally, file))
+        try:
+            stack.enter_context(server)
+        except OSError as error:
+            raise _cannot("be listened on", f"port {port}", error) from error
+        try:
+            yield server, tally
+        except OSError as error:
+            raise _cannot("be written", str(log), error) from error
+
+
+def _cannot(what: str, file: str, error: OSError) -> EnvironmentProblem:
+    return EnvironmentProblem(Problem(f"cannot {what} ({error.strerror})", file=file))
 
 
 def _both(tally: Tally, file: TruthFile | None) -> Keep:

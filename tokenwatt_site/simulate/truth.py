@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -115,7 +116,8 @@ class TruthFile:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._file.close()
+        with suppress(OSError):  # each line was flushed: only what `keep` failed with is left
+            self._file.close()
 
     def keep(self, served: Served) -> None:
         self._file.write(served.line())
