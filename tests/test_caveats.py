@@ -2,9 +2,11 @@
 
 import pytest
 
-from tests.support.runs import small_spec, spec_in_mode
-from tokenwatt_site.caveats import caveats, not_recorded
+from tests.support.runs import HELD, RunBuilder, small_spec, spec_in_mode
+from tests.test_claims import evidence_of
+from tokenwatt_site.caveats import caveats, circumstances, not_recorded
 from tokenwatt_site.run import MetricClaim, RepeatClaim
+from tokenwatt_site.trials import read_trials
 
 
 def repeat(number=1, window_s=130.0):
@@ -66,3 +68,30 @@ def test_fields_not_recorded_are_found_at_any_depth():
     assert not_recorded(setup) == ("a", "b.1.c")
     found = said(small_spec())["Setup fields that were not recorded"]
     assert "accelerator.power_limit_w" in found
+
+
+def of_the_client(builder=RunBuilder()):  # noqa: B008 - frozen
+    evidence = evidence_of(builder)
+    told = circumstances(builder.spec, evidence.journal, read_trials(builder.spec, evidence))
+    return {item.what: item.why for item in told if "client" in item.what}
+
+
+def test_a_client_that_was_tested_and_held_is_no_caveat():
+    assert of_the_client() == {}
+
+
+def test_a_launch_without_a_self_test_leaves_uncovered_what_the_client_could_have_held():
+    found = of_the_client(RunBuilder(self_test=None))
+    assert "No self-test" in found["What the client could have held"]
+
+
+def test_a_self_test_that_its_server_ended_says_at_least():
+    found = of_the_client(RunBuilder(self_test=HELD.model_copy(update={"limited_by": "emitter"})))
+    assert "at least" in found["The most that the client could have held"]
+
+
+def test_a_self_test_does_not_cover_tls():
+    secure = small_spec(endpoint__start="attach", endpoint__url="https://engine.example")
+    assert (
+        "TLS" in of_the_client(RunBuilder(spec=secure))["What the client could have held over TLS"]
+    )

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.runs import RunBuilder, small_spec, spec_in_mode
+from tests.support.runs import HELD, RunBuilder, small_spec, spec_in_mode
 from tests.test_goodput import record
 from tokenwatt_site.claims import Evidence, derive, tokens_in_window
 from tokenwatt_site.evidence import Board, PowerLog, PowerSample, Status
@@ -154,6 +154,21 @@ def test_an_slo_that_was_never_met_says_so():
     assert not claims.slo_met
     assert "no trial met the SLO, down to 90" in claims.metric("goodput").reason
     assert claims.metric("ttft").value is None
+
+
+def test_a_client_that_held_no_more_is_the_reason_of_an_open_boundary():
+    held = HELD.model_copy(update={"requests_urps": 1_000_000})
+    builder = RunBuilder(spec=small_spec(), rates_urps=(500_000,), self_test=held)
+    claims = derive(builder.spec, evidence_of(builder))
+    assert claims.trials[0].verdict == "PASS"
+    assert claims.metric("goodput").reason == (
+        "no trial broke the SLO, up to 0.5 requests/s; the client holds no more, by its self-test"
+    )
+
+
+def test_the_share_of_the_client_s_processor_is_claimed_where_it_was_counted(demo):
+    builder, evidence = demo
+    assert {t.client_cpu_percent for t in derive(builder.spec, evidence).trials} == {12.3456}
 
 
 def test_a_bracket_wider_than_the_mode_asks_for_gives_no_boundary():

@@ -21,6 +21,7 @@ from tokenwatt_site.evidence import (
     PowerLog,
     PowerSample,
     RequestRecord,
+    RequestWriter,
     Status,
     decode_power,
     decode_requests,
@@ -36,12 +37,14 @@ counts = st.integers(0, 10**6)
 
 @st.composite
 def request_records(draw: st.DrawFn) -> RequestRecord:
-    first = draw(st.none() | times)
+    dialled, first = draw(st.none() | times), draw(st.none() | times)
     return RequestRecord(
         repeat=draw(st.integers(1, 3)),
         trial=draw(st.integers(0, 3)),
         row=draw(counts),
         due_ns=draw(times),
+        dialled_ns=dialled,
+        connected_ns=None if dialled is None else draw(st.none() | times),
         sent_ns=draw(st.none() | times),
         first_ns=first,
         last_ns=None if first is None else draw(st.none() | times),
@@ -76,7 +79,7 @@ power_logs = st.builds(
 )
 
 ONE = RequestRecord(
-    1, 0, 0, 5, 6, 7, 9, 10, 32, 32, 0, 3, 3, 1, 3, 100, Status.OK
+    1, 0, 0, 5, None, None, 6, 7, 9, 10, 32, 32, 0, 3, 3, 1, 3, 100, Status.OK
 )  # fmt: skip
 
 
@@ -85,6 +88,15 @@ def test_request_records_come_back_as_they_were(records: list[RequestRecord]) ->
     data = encode_requests(records)
     assert decode_requests(data, source="x") == tuple(records)
     assert data.count(b"\n") == len(records) + 1
+
+
+@given(st.lists(request_records(), max_size=8), st.integers(0, 8))
+def test_records_written_as_they_come_are_the_same_bytes(
+    records: list[RequestRecord], cut: int
+) -> None:
+    writer = RequestWriter()
+    parts = (writer.header(), writer.lines(records[:cut]), writer.lines(records[cut:]))
+    assert b"".join(parts) == encode_requests(records)
 
 
 @given(power_logs)
@@ -106,8 +118,9 @@ def test_damaged_records_are_refused_or_read_never_a_crash(tail: bytes, at: int,
 
 def test_the_delta_of_the_due_time_starts_again_with_each_trial() -> None:
     second = RequestRecord(
-        1, 1, 0, 4, None, None, None, 9, 32, None, None, 3, None, None, 0, 0, Status.TIMED_OUT
-    )
+        1, 1, 0, 4, 4, None, None, None, None, 9, 32, None, None, 3, None, None, 0, 0,
+        Status.TIMED_OUT,
+    )  # fmt: skip
     rows = [json.loads(line) for line in encode_requests([ONE, second]).splitlines()[1:]]
     assert [row[3] for row in rows] == [5, 4]
 
@@ -125,7 +138,7 @@ BAD_RECORDS = {
     "cut": encode_requests([ONE])[:-1],
     "blank_line": encode_requests([ONE]) + b"\n",
     "power": encode_power(PowerLog("nvml", "gpu", (), ())),
-    "other_format": changed(0, lambda h: {**h, "format": "tokenwatt/requests/2"}),
+    "other_format": changed(0, lambda h: {**h, "format": "tokenwatt/requests/3"}),
     "other_columns": changed(0, lambda h: {**h, "columns": h["columns"][::-1]}),
     "more_in_the_header": changed(0, lambda h: {**h, "more": 1}),
     "column_missing": changed(1, lambda r: r[:-1]),
@@ -136,7 +149,8 @@ BAD_RECORDS = {
     "null_where_none_may_be": changed(1, lambda r: [None, *r[1:]]),
     "object": changed(1, lambda r: {"row": r}),
     "unknown_status": changed(2, lambda r: [*r[:-1], 9]),
-    "last_without_first": changed(2, lambda r: [*r[:5], None, 2, *r[7:]]),
+    "last_without_first": changed(2, lambda r: [*r[:7], None, 2, *r[9:]]),
+    "connected_without_dialled": changed(2, lambda r: [*r[:4], None, 2, *r[6:]]),
     "huge": changed(1, lambda r: [*r[:3], 2**53, *r[4:]]),
 }
 

@@ -33,6 +33,8 @@ def record(**changes):
         trial=1,
         row=0,
         due_ns=1_000 * MS,
+        dialled_ns=None,
+        connected_ns=None,
         sent_ns=1_001 * MS,
         first_ns=1_200 * MS,
         last_ns=2_200 * MS,

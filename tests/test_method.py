@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.runs import spec_in_mode
 from tokenwatt_site import validity
+from tokenwatt_site.measure import capacity, emitter
 from tokenwatt_site.spec import MIN_WINDOW_S
 
 METHOD = (Path(__file__).parents[1] / "site_src" / "method.md").read_text(encoding="utf-8")
@@ -26,6 +27,7 @@ def per_cent(share: Fraction) -> str:
 @pytest.mark.parametrize(
     ("what", "limit"),
     [
+        ("Load on the client", "≤ half of"),
         ("Requests sent", f"≥ {per_cent(validity.MIN_SENT_SHARE)} "),
         ("Dispatch lag, p99", f"≤ {validity.MAX_LAG_NS / 1e6:g} ms or "),
         ("Dispatch lag, p99", f" {per_cent(validity.LIMIT_SHARE)} of the tightest TTFT limit"),
@@ -47,3 +49,14 @@ def test_the_limits_of_a_trial_are_those_of_the_code(what: str, limit: str) -> N
 def test_the_width_of_the_bracket_is_that_of_the_mode(mode: str) -> None:
     ratio = spec_in_mode(mode).protocol.bracket_ratio
     assert f"≤ {ratio:g} in {mode} mode" in " ".join(METHOD.split())
+
+
+def test_the_self_test_is_described_as_it_is_made() -> None:
+    words = " ".join(METHOD.split())
+    assert float(validity.MAX_HELD_SHARE) == 0.5
+    assert f"at most {capacity.MAX_TOKENS}, so that" in words
+    assert f"in at most {capacity.MAX_RUNGS} steps" in words
+    assert capacity.SPARE_TRIES == 2
+    assert f"more than {capacity.EMITTER_LAG_NS / 1e6:g} ms late" in words
+    assert f"more than {validity.MAX_POLL_GAP_NS / 1e6:g} ms after it last had" in words
+    assert 200 < len(emitter.TOKEN) < 300

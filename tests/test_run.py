@@ -33,6 +33,7 @@ def document(**changes: Any) -> dict[str, Any]:
             "board_uuids": [],
             "read_back": [],
             "stamps": "user space",
+            "self_test": None,
         },
         "claims": {
             "slo_met": False,

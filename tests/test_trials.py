@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.runs import RunBuilder, small_spec
+from tests.support.runs import HELD, RunBuilder, small_spec
 from tests.test_claims import evidence_of
 from tokenwatt_site.errors import InputError
 from tokenwatt_site.evidence import Status
-from tokenwatt_site.trials import read_trials
+from tokenwatt_site.trials import Told, read_trials
 
 SPEC = small_spec()
 BUILDER = RunBuilder(spec=SPEC, rates_urps=(500_000,))
@@ -68,3 +68,76 @@ def test_a_journal_with_a_rate_of_nothing_is_refused():
     )
     with pytest.raises(InputError, match="rate_urps"):
         read_trials(SPEC, replace(evidence, journal=journal))
+
+
+def changed(evidence, event, **changes):
+    """Change the data of every line of this event; None takes a field away."""
+    return tuple(
+        entry.model_copy(
+            update={"data": {k: v for k, v in (entry.data | changes).items() if v is not None}}
+        )
+        if entry.event == event
+        else entry
+        for entry in evidence.journal
+    )
+
+
+def test_a_trial_knows_what_the_client_held_and_used():
+    trial = read_trials(SPEC, evidence_of(BUILDER))[0]
+    assert (trial.self_test, trial.client_cpu_ppm, trial.stamps) == (HELD, 123_456, "kernel")
+
+
+def test_a_journal_that_does_not_tell_of_the_client_is_read_without():
+    evidence = evidence_of(replace(BUILDER, self_test=None))
+    journal = changed(evidence, "trial_end", client_cpu_ppm=None, stamps=None)
+    trial = read_trials(SPEC, replace(evidence, journal=journal))[0]
+    assert (trial.self_test, trial.client_cpu_ppm, trial.stamps) == (None, None, "user space")
+
+
+NO_SELF_TESTS = {
+    "a word": ("fast", "self_test"),
+    "a field missing": (
+        {k: v for k, v in HELD.to_json().items() if k != "stamps"},
+        "self_test.stamps",
+    ),
+    "a rate that is a fraction": (
+        HELD.to_json() | {"requests_urps": 1.5},
+        "self_test.requests_urps",
+    ),
+    "a rate below nothing": (HELD.to_json() | {"events_per_s": -1}, "self_test.events_per_s"),
+    "another field": (HELD.to_json() | {"more": 1}, "self_test.more"),
+    "another limit": (HELD.to_json() | {"limited_by": "nobody"}, "self_test.limited_by"),
+}
+
+
+@pytest.mark.parametrize("case", NO_SELF_TESTS)
+def test_a_self_test_that_is_none_is_refused_with_its_place(case):
+    told, place = NO_SELF_TESTS[case]
+    evidence = evidence_of(BUILDER)
+    journal = changed(evidence, "launch", self_test=told)
+    with pytest.raises(InputError, match=rf"journal line 1\.{place}: is no self-test"):
+        read_trials(SPEC, replace(evidence, journal=journal))
+
+
+def test_a_share_of_the_processor_that_is_no_number_is_refused():
+    evidence = evidence_of(BUILDER)
+    journal = changed(evidence, "trial_end", client_cpu_ppm=0.5)
+    with pytest.raises(InputError, match="client_cpu_ppm"):
+        read_trials(SPEC, replace(evidence, journal=journal))
+
+
+def test_what_is_told_of_the_client_is_the_repeat_that_held_least_where_all_were_tested():
+    evidence = evidence_of(BUILDER)
+    launch = evidence.journal[1]
+    less = HELD.model_copy(update={"events_per_s": 5})
+
+    def with_launch(*, repeat=2, **data):
+        more = launch.model_copy(update={"data": data | {"repeat": repeat}})
+        return Told.by((*evidence.journal, more))
+
+    assert Told.by(evidence.journal).self_test == HELD
+    assert with_launch(self_test=less.to_json()).self_test == less
+    assert with_launch().self_test is None
+    more = HELD.model_copy(update={"events_per_s": 10**6})
+    assert with_launch(repeat=1, self_test=more.to_json()).self_test == more
+    assert Told.by(()).self_test is None

@@ -10,9 +10,9 @@ from tokenwatt_site.energy import WindowEnergy
 from tokenwatt_site.evidence import Status
 from tokenwatt_site.journal import Entry
 from tokenwatt_site.metrics import METRICS
-from tokenwatt_site.run import MetricClaim, NotCovered, RepeatClaim
+from tokenwatt_site.run import MetricClaim, NotCovered, RepeatClaim, SelfTest
 from tokenwatt_site.spec import MIN_SCORED, MIN_WINDOW_S, NOT_RECORDED, Spec
-from tokenwatt_site.trials import Trial
+from tokenwatt_site.trials import Told, Trial
 from tokenwatt_site.validity import fill_ns
 
 
@@ -28,7 +28,12 @@ def circumstances(
 ) -> tuple[NotCovered, ...]:
     """Return the caveats that come from how this run went, not from what it measured."""
     launches = [entry.data for entry in journal if entry.event == "launch"]
-    told = (*_of_engine(spec, launches), *_of_launches(launches), *_of_requests(spec, trials))
+    told = (
+        *_of_engine(spec, launches),
+        *_of_client(spec, Told.by(journal).self_test),
+        *_of_launches(launches),
+        *_of_requests(spec, trials),
+    )
     return tuple(NotCovered(what=what, why=why) for what, why in told)
 
 
@@ -53,6 +58,31 @@ def _of_engine(spec: Spec, launches: Sequence[dict[str, JsonValue]]) -> Iterator
         yield (
             "The longest prompt with the longest answer",
             "It was not tried beforehand, as it would have taken more than a minute.",
+        )
+
+
+def _of_client(spec: Spec, test: SelfTest | None) -> Iterator[tuple[str, str]]:
+    if test is None:
+        yield (
+            "What the client could have held",
+            (
+                "No self-test before the load is recorded for every repeat. Each trial has its own"
+                " dispatch lag and stamp uncertainty."
+            ),
+        )
+        return
+    if test.limited_by == "emitter":
+        yield (
+            "The most that the client could have held",
+            (
+                "The server of its self-test fell behind first, so that the client holds at least"
+                " what is stated. Rates above half of that were not offered."
+            ),
+        )
+    if (spec.endpoint.url or "").startswith("https:"):
+        yield (
+            "What the client could have held over TLS",
+            "Its self-test was over plain HTTP; TLS takes more of its processor.",
         )
 
 

@@ -104,6 +104,7 @@ def _trial_claim(spec: Spec, trial: Trial) -> TrialClaim:
         output_tokens_per_s=None if delivered is None else delivered * 1e9 / (end - start),
         lag_p99_ms=quantile(lags, 0.99) / 1e6 if lags else None,
         uncertainty_p99_ms=quantile(stamps, 0.99) / 1e6 if stamps else None,
+        client_cpu_percent=None if trial.client_cpu_ppm is None else trial.client_cpu_ppm / 1e4,
         started=trial.started,
     )
 
@@ -196,18 +197,23 @@ def _open_reason(spec: Spec, trials: Sequence[Trial], repeats: Sequence[RepeatCl
         if repeat.highest_pass_urps is None:
             return f"no trial met the SLO, down to {min(rates):g} requests/s"
         if repeat.lowest_fail_urps is None:
-            ceiling = highest_rate_urps(spec, own[0].realisation)
-            raised = (
-                ""
-                if repeat.highest_pass_urps < ceiling
-                else "; raise protocol.max_rate"
-                if ceiling >= spec.protocol.max_rate * 1e6
-                else "; raise protocol.scored and lead_in, whose window is too short beyond"
-            )
-            return f"no trial broke the SLO, up to {max(rates):g} requests/s{raised}"
+            more = _more(spec, own[0], repeat.highest_pass_urps)
+            return f"no trial broke the SLO, up to {max(rates):g} requests/s{more}"
         ratio = spec.protocol.bracket_ratio
         return f"the bracket is wider than the {ratio:g} that this mode asks for"
     return "no valid trial was completed"
+
+
+def _more(spec: Spec, trial: Trial, passed_urps: int) -> str:
+    """Say what kept the search from a higher rate than the one that passed, if anything did."""
+    drawn, test = trial.realisation, trial.self_test
+    if passed_urps < (ceiling := highest_rate_urps(spec, drawn, test)):
+        return ""
+    if ceiling < highest_rate_urps(spec, drawn, None):
+        return "; the client holds no more, by its self-test"
+    if ceiling >= spec.protocol.max_rate * 1e6:
+        return "; raise protocol.max_rate"
+    return "; raise protocol.scored and lead_in, whose window is too short beyond"
 
 
 def _latencies(spec: Spec, tops: Sequence[Trial]) -> tuple[MetricClaim, ...]:

@@ -29,7 +29,7 @@ from tokenwatt_site.canonical import (
 from tokenwatt_site.errors import InputError, Problem
 from tokenwatt_site.schema import Line, Model, Sha256
 
-REQUESTS_FORMAT = "tokenwatt/requests/1"
+REQUESTS_FORMAT = "tokenwatt/requests/2"
 POWER_FORMAT = "tokenwatt/power/1"
 
 MAX_COMPRESSED_BYTES = 64 << 20
@@ -55,15 +55,20 @@ class Status(IntEnum):
 class RequestRecord:
     """One request of one trial. All `_ns` count from the start of its trial, on one clock.
 
-    `due_ns` is the scheduled arrival, from which TTFT counts. `end_ns` is when the request ended
-    or, when CENSORED, when we stopped looking. `first_tokens` is how many tokens the first event
-    carried. `uncertainty_ns` bounds the error of `first_ns`: how long the bytes may have waited.
+    `due_ns` is the scheduled arrival, from which TTFT counts. `dialled_ns` is when a connection was
+    opened for it and `connected_ns` when that was ready, TLS included; both are None where an open
+    one was there, as is usual. `sent_ns` is just before its first byte was sent. `end_ns` is when
+    the request ended or, when CENSORED, when we stopped looking. `first_tokens` is how many tokens
+    the first event carried. `uncertainty_ns` bounds the error of `first_ns`: how long the bytes may
+    have waited.
     """
 
     repeat: int
     trial: int
     row: int
     due_ns: int
+    dialled_ns: int | None
+    connected_ns: int | None
     sent_ns: int | None
     first_ns: int | None
     last_ns: int | None
@@ -118,6 +123,8 @@ _REQUEST_COLUMNS = (
     "trial",
     "row",
     "due_ns-previous_due_ns",
+    "dialled_ns-due_ns",
+    "connected_ns-dialled_ns",
     "sent_ns-due_ns",
     "first_ns-due_ns",
     "last_ns-first_ns",
@@ -135,36 +142,54 @@ _REQUEST_COLUMNS = (
 _POWER_COLUMNS = ("at_ns-previous_at_ns", "board", "power_mw", "energy_mj")
 
 
+class RequestWriter:
+    """Writes records as they come, all of them in one file."""
+
+    def __init__(self) -> None:
+        self._trial: tuple[int, int] | None = None
+        self._previous_ns = 0
+
+    def header(self) -> bytes:
+        """Return the first line."""
+        header: JsonValue = {"format": REQUESTS_FORMAT, "columns": list(_REQUEST_COLUMNS)}
+        return canonical_bytes(header) + b"\n"
+
+    def lines(self, records: Iterable[RequestRecord]) -> bytes:
+        """Return the lines of the next records."""
+        return b"".join(_line(self._row(record)) for record in records)
+
+    def _row(self, r: RequestRecord) -> list[int | None]:
+        if (r.repeat, r.trial) != self._trial:
+            self._trial, self._previous_ns = (r.repeat, r.trial), 0
+        row = [
+            r.repeat,
+            r.trial,
+            r.row,
+            r.due_ns - self._previous_ns,
+            _less(r.dialled_ns, r.due_ns),
+            _less(r.connected_ns, r.dialled_ns),
+            _less(r.sent_ns, r.due_ns),
+            _less(r.first_ns, r.due_ns),
+            _less(r.last_ns, r.first_ns),
+            r.end_ns - r.due_ns,
+            r.prompt_asked,
+            r.prompt_tokens,
+            r.cached_tokens,
+            r.output_asked,
+            r.output_tokens,
+            r.first_tokens,
+            r.events,
+            r.uncertainty_ns,
+            int(r.status),
+        ]
+        self._previous_ns = r.due_ns
+        return row
+
+
 def encode_requests(records: Iterable[RequestRecord]) -> bytes:
     """Return the uncompressed evidence bytes of `records`, in the order given."""
-
-    def rows() -> Iterator[list[int | None]]:
-        trial, previous = None, 0
-        for r in records:
-            if (r.repeat, r.trial) != trial:
-                trial, previous = (r.repeat, r.trial), 0
-            yield [
-                r.repeat,
-                r.trial,
-                r.row,
-                r.due_ns - previous,
-                None if r.sent_ns is None else r.sent_ns - r.due_ns,
-                None if r.first_ns is None else r.first_ns - r.due_ns,
-                None if r.last_ns is None or r.first_ns is None else r.last_ns - r.first_ns,
-                r.end_ns - r.due_ns,
-                r.prompt_asked,
-                r.prompt_tokens,
-                r.cached_tokens,
-                r.output_asked,
-                r.output_tokens,
-                r.first_tokens,
-                r.events,
-                r.uncertainty_ns,
-                int(r.status),
-            ]
-            previous = r.due_ns
-
-    return _encode({"format": REQUESTS_FORMAT, "columns": list(_REQUEST_COLUMNS)}, rows())
+    writer = RequestWriter()
+    return writer.header() + writer.lines(records)
 
 
 def decode_requests(data: bytes, *, source: str) -> tuple[RequestRecord, ...]:
@@ -177,40 +202,52 @@ def decode_requests(data: bytes, *, source: str) -> tuple[RequestRecord, ...]:
     _expect(header, {"format": REQUESTS_FORMAT, "columns": list(_REQUEST_COLUMNS)}, source)
     records = []
     trial, previous = None, 0
-    nullable = {4, 5, 6, 9, 10, 12, 13}
+    nullable = {4, 5, 6, 7, 8, 11, 12, 14, 15}
     for line, row in rows:
         _check_row(row, len(_REQUEST_COLUMNS), nullable, source, line)
         if (row[0], row[1]) != trial:
             trial, previous = (row[0], row[1]), 0
         due = previous + row[3]
-        first = None if row[5] is None else due + row[5]
-        if row[16] not in _STATUS_BY_CODE:
-            raise InputError(Problem(f"unknown status {row[16]}", file=source, line=line))
-        if row[6] is not None and first is None:
+        dialled, first = _plus(due, row[4]), _plus(due, row[7])
+        if row[18] not in _STATUS_BY_CODE:
+            raise InputError(Problem(f"unknown status {row[18]}", file=source, line=line))
+        if row[8] is not None and first is None:
             raise InputError(Problem("a last token without a first", file=source, line=line))
+        if row[5] is not None and dialled is None:
+            raise InputError(Problem("connected without being dialled", file=source, line=line))
         records.append(
             RequestRecord(
                 repeat=row[0],
                 trial=row[1],
                 row=row[2],
                 due_ns=due,
-                sent_ns=None if row[4] is None else due + row[4],
+                dialled_ns=dialled,
+                connected_ns=_plus(dialled, row[5]),
+                sent_ns=_plus(due, row[6]),
                 first_ns=first,
-                last_ns=None if row[6] is None or first is None else first + row[6],
-                end_ns=due + row[7],
-                prompt_asked=row[8],
-                prompt_tokens=row[9],
-                cached_tokens=row[10],
-                output_asked=row[11],
-                output_tokens=row[12],
-                first_tokens=row[13],
-                events=row[14],
-                uncertainty_ns=row[15],
-                status=_STATUS_BY_CODE[row[16]],
+                last_ns=_plus(first, row[8]),
+                end_ns=due + row[9],
+                prompt_asked=row[10],
+                prompt_tokens=row[11],
+                cached_tokens=row[12],
+                output_asked=row[13],
+                output_tokens=row[14],
+                first_tokens=row[15],
+                events=row[16],
+                uncertainty_ns=row[17],
+                status=_STATUS_BY_CODE[row[18]],
             )
         )
         previous = due
     return tuple(records)
+
+
+def _less(value: int | None, base: int | None) -> int | None:
+    return None if value is None or base is None else value - base
+
+
+def _plus(base: int | None, difference: int | None) -> int | None:
+    return None if base is None or difference is None else base + difference
 
 
 def encode_power(log: PowerLog) -> bytes:
@@ -365,9 +402,11 @@ _STATUS_BY_CODE = {int(status): status for status in Status}
 
 
 def _encode(header: JsonValue, rows: Iterable[list[int | None]]) -> bytes:
-    lines = [canonical_bytes(header)]
-    lines += [json.dumps(row, separators=(",", ":")).encode() for row in rows]
-    return b"\n".join(lines) + b"\n"
+    return canonical_bytes(header) + b"\n" + b"".join(map(_line, rows))
+
+
+def _line(row: list[int | None]) -> bytes:
+    return json.dumps(row, separators=(",", ":")).encode() + b"\n"
 
 
 def _decode(data: bytes, source: str) -> tuple[JsonValue, Iterator[tuple[int, list[int]]]]:

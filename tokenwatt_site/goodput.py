@@ -95,31 +95,60 @@ METRIC_OF = {
 }
 
 
-def judge(objective: Objective, scored: Sequence[RequestRecord], pending: int = 0) -> Judgement:
-    """Judge one objective; works on finished and on running trials alike.
+class Tally:
+    """The requests of one objective that ended, counted as they come.
 
-    A request that failed, was never sent or came out short misses every objective. A censored one
-    misses when what is already known puts it beyond the limit, and is undecided otherwise.
-
-    Args:
-        objective: metric, quantile and limit.
-        scored: the scored requests that came due.
-        pending: how many more are scored but did not come due; they are undecided.
+    A request that failed, was never sent or came out short misses every objective.
     """
-    limit = objective.limit_ns
-    known = sorted_values(objective.metric, scored)
-    beyond = undecided = 0
+
+    def __init__(self, objective: Objective) -> None:
+        self._objective = objective
+        self._known: list[int] = []  # sorted where it is looked at
+        self._failed = self._undefined = 0
+
+    def add(self, record: RequestRecord) -> None:
+        """Count a scored request that ended; a CENSORED one did not."""
+        value = METRIC_OF[self._objective.metric](record)
+        if record.status is not Status.OK:
+            self._failed += 1
+        elif value is None:
+            self._undefined += 1
+        else:
+            self._known.append(value)
+
+    def running_ns(self) -> int | None:
+        """Return the objective's order statistic over what was added; see `order_statistic`."""
+        self._known.sort()
+        n = len(self._known) + self._failed
+        return at_quantile(self._known, n, self._objective.quantile)
+
+    def judgement(self, still: Sequence[RequestRecord] = (), pending: int = 0) -> Judgement:
+        """Judge the objective; works on finished and on running trials alike.
+
+        Args:
+            still: the scored requests that came due and did not end: CENSORED. One misses when
+                what is known already puts it beyond the limit, and is undecided otherwise.
+            pending: how many more are scored; they are undecided.
+        """
+        limit = self._objective.limit_ns
+        self._known.sort()
+        late = sum(_least(self._objective, record) > limit for record in still)
+        undecided = len(still) - late + pending
+        n = len(self._known) + self._failed + len(still) + pending
+        misses = self._failed + late + len(self._known) - bisect_right(self._known, limit)
+        value_ns = None
+        if undecided == 0:
+            value_ns = at_quantile(self._known, n, self._objective.quantile)
+        return Judgement(self._objective, n, self._undefined, misses, undecided, value_ns)
+
+
+def judge(objective: Objective, scored: Sequence[RequestRecord], pending: int = 0) -> Judgement:
+    """Judge one objective over scored requests, ended or CENSORED; see `Tally`."""
+    tally = Tally(objective)
     for record in scored:
-        if record.status is Status.CENSORED and _least(objective, record) <= limit:
-            undecided += 1
-        elif record.status is not Status.OK:
-            beyond += 1
-    undefined = len(scored) - len(known) - beyond - undecided
-    undecided += pending
-    n = len(scored) + pending - undefined
-    misses = beyond + len(known) - bisect_right(known, limit)
-    value_ns = at_quantile(known, n, objective.quantile) if undecided == 0 else None
-    return Judgement(objective, n, undefined, misses, undecided, value_ns)
+        if record.status is not Status.CENSORED:
+            tally.add(record)
+    return tally.judgement([r for r in scored if r.status is Status.CENSORED], pending)
 
 
 def sorted_values(metric: str, scored: Sequence[RequestRecord]) -> list[int]:

@@ -56,6 +56,8 @@ class TrialClaim(Model):
     output_tokens_per_s: float | None
     lag_p99_ms: float | None
     uncertainty_p99_ms: float | None
+    client_cpu_percent: float | None = None
+    """Processor time of the thread that sent, of the time that the trial took."""
     started: str
 
 
@@ -144,6 +146,23 @@ class ReadBack(Model):
     state: Literal["read back", "declared"]
 
 
+class SelfTest(Model):
+    """What the measuring client held, before the load, against a server that knew the truth.
+
+    Held: sent on time, stamped true and on time within the spec's own tolerances. Zero events/s:
+    not even the lowest load tried was; the errors are then those of that load. Requests are in
+    1e-6/s. `limited_by` says what ended the test: the client no longer held; or the test's server
+    fell behind, or all that was asked was held, so that the client holds at least this.
+    """
+
+    events_per_s: Annotated[int, Field(ge=0)]
+    requests_urps: Annotated[int, Field(ge=0)]
+    first_token_error_p99_ns: Annotated[int, Field(ge=0)] | None
+    dispatch_lag_p99_ns: Annotated[int, Field(ge=0)] | None
+    stamps: Literal["kernel", "user space"]
+    limited_by: Literal["client", "emitter", "asked"]
+
+
 class Conditions(Model):
     """Recorded and compared, never identity."""
 
@@ -156,6 +175,8 @@ class Conditions(Model):
     board_uuids: tuple[str, ...]
     read_back: tuple[ReadBack, ...]
     stamps: Literal["kernel", "user space"]
+    self_test: SelfTest | None = None
+    """Of the repeat whose client held least; null: one of them had none."""
 
 
 class Signature(Model):

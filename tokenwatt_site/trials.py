@@ -11,12 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from tokenwatt_site.canonical import JsonValue
+from pydantic import ValidationError
+
+from tokenwatt_site.canonical import JsonValue, canonical_bytes
 from tokenwatt_site.errors import InputError, Problem
 from tokenwatt_site.evidence import PowerLog, RequestRecord, Status
 from tokenwatt_site.goodput import Judgement, decide, judge
 from tokenwatt_site.journal import Entry
-from tokenwatt_site.run import SIMULATED_ENGINE
+from tokenwatt_site.run import SIMULATED_ENGINE, SelfTest
 from tokenwatt_site.spec import Objective, Spec
 from tokenwatt_site.workload import Realisation, workload_of
 
@@ -38,7 +40,9 @@ class Trial:
     """One trial as the journal tells it, with its requests and the realisation it offered.
 
     `abandoned`: the repeat was launched again later, so this trial is of another launch.
-    `chat_overhead` is how many tokens the chat template adds; 0 for completions.
+    `chat_overhead` is how many tokens the chat template adds; 0 for completions. `client_cpu_ppm`
+    is the processor time of the thread that sent, in 1e-6 of the time that the trial took, and
+    `self_test` what the client held before; None where the journal does not tell.
     """
 
     repeat: int
@@ -49,6 +53,9 @@ class Trial:
     engine_alive: bool
     abandoned: bool
     chat_overhead: int
+    stamps: Literal["kernel", "user space"]
+    client_cpu_ppm: int | None
+    self_test: SelfTest | None
     realisation: Realisation
     due_ns: tuple[int, ...]
     records: tuple[RequestRecord, ...]
@@ -75,6 +82,11 @@ class Trial:
             engine_alive=end.data.get("engine_alive") is True,
             abandoned=abandoned,
             chat_overhead=_integer(launch, "chat_overhead"),
+            stamps="kernel" if end.data.get("stamps") == "kernel" else "user space",
+            client_cpu_ppm=(
+                _integer(end, "client_cpu_ppm") if "client_cpu_ppm" in end.data else None
+            ),
+            self_test=self_test_of(launch),
             realisation=realisation,
             due_ns=realisation.due_ns(rate_urps),
             records=records,
@@ -123,21 +135,57 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a journal tells of engine and instruments; a run's conditions say the same."""
+    """What a journal tells of engine and instruments; a run's conditions say the same.
+
+    `self_test` is that of the launch whose client held least, of those that count: the last of each
+    repeat. None when one of them had none.
+    """
 
     simulated: bool
     stamps: Literal["kernel", "user space"]
     read_back: JsonValue
+    self_test: SelfTest | None
 
     @classmethod
     def by(cls, journal: Sequence[Entry]) -> Told:
-        launches = [entry.data for entry in journal if entry.event == "launch"]
+        lines = [entry for entry in journal if entry.event == "launch"]
+        launches = [entry.data for entry in lines]
+        counting = {entry.data.get("repeat"): entry for entry in lines}
+        tests = [self_test_of(entry) for entry in counting.values()]
+        told = [test for test in tests if test is not None]
         stamps = [entry.data.get("stamps") for entry in journal if entry.event == "trial_end"]
         return cls(
             simulated=any(launch.get("engine") == SIMULATED_ENGINE for launch in launches),
             stamps="kernel" if stamps and set(stamps) == {"kernel"} else "user space",
             read_back=launches[-1].get("read_back") if launches else [],
+            self_test=(
+                min(told, key=lambda test: test.events_per_s)
+                if told and len(told) == len(tests)
+                else None
+            ),
         )
+
+
+def self_test_of(launch: Entry) -> SelfTest | None:
+    """Return what the client held before the trials of a launch; None where there was no test.
+
+    Raises:
+        InputError: what stands there is no self-test.
+    """
+    told = launch.data.get("self_test")
+    if told is None:
+        return None
+    try:
+        return SelfTest.model_validate_json(canonical_bytes(told))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise InputError(
+            Problem(
+                f"is no self-test: {first['msg']}",
+                field=".".join((f"journal line {launch.seq}.self_test", *map(str, first["loc"]))),
+                found=repr(first["input"])[:80],
+            )
+        ) from error
 
 
 def read_trials(spec: Spec, evidence: Evidence) -> tuple[Trial, ...]:

@@ -1,18 +1,21 @@
 """Whether a trial is a measurement of the engine, and with what verdict.
 
 INVALID, with the reason, where client, tokens, window or load were not what was planned; else PASS
-or FAIL, a fact about this realisation at this rate.
+or FAIL, a fact about this realisation at this rate. A reason begins with who was at fault, as far
+as the records tell: client, network, engine, or the spec that planned it so.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Literal, TypeAlias
 
-from tokenwatt_site.evidence import Status
+from tokenwatt_site.evidence import RequestRecord, Status
 from tokenwatt_site.goodput import decide, quantile
-from tokenwatt_site.run import Verdict
+from tokenwatt_site.run import SelfTest, Verdict
 from tokenwatt_site.spec import MIN_WINDOW_S, Spec
 from tokenwatt_site.trials import Trial
 from tokenwatt_site.workload import Realisation
@@ -25,15 +28,67 @@ MAX_CACHED_SHARE = Fraction(1, 100)
 MAX_UNSCORED_FAILED_SHARE = Fraction(1, 100)
 
 
+MAX_HELD_SHARE = Fraction(1, 2)
+"""Of what the client held in its self-test: what a trial may ask of it."""
+
+MAX_POLL_GAP_NS = 2_000_000
+"""The client polls every millisecond; a longer gap is its own lateness, whatever else happened."""
+
+_ENGINE_S_WORD = frozenset(
+    {Status.HTTP_ERROR, Status.STREAM_ERROR, Status.NO_USAGE, Status.SHORT_OUTPUT}
+)
+"""Failures that the engine itself told or made; of others a network may be the reason."""
+
+Cause: TypeAlias = Literal["client", "network", "engine", "spec", "measurement"]
+
+
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Why a trial is no measurement. `transient`: another try may do better."""
+    """Why a trial is no measurement.
 
-    reason: str
+    `causes`: who was at fault; several where the records do not tell which of them. `transient`:
+    another try may do better.
+    """
+
+    causes: tuple[Cause, ...]
+    what: str
     transient: bool = False
 
+    @property
+    def reason(self) -> str:
+        return f"{' or '.join(self.causes)}: {self.what}"
 
-def highest_rate_urps(spec: Spec, realisation: Realisation) -> int:
+
+@dataclass(frozen=True, slots=True)
+class Tolerances:
+    """How late sends may be, and how uncertain stamps, at the 99th percentile (DESIGN 4)."""
+
+    lag_ns: int
+    stamp_ns: int
+
+    @classmethod
+    def of(cls, spec: Spec) -> Tolerances:
+        limits = [o.limit_ns for o in spec.setup.slo if o.metric == "ttft"]
+        share = math.floor(LIMIT_SHARE * min(limits)) if limits else MAX_LAG_NS
+        return cls(lag_ns=max(MAX_LAG_NS, share), stamp_ns=share)
+
+
+def highest_load_urps(test: SelfTest, realisation: Realisation) -> int:
+    """Return the highest rate that asks half of what the client held, of events and of requests.
+
+    An event is an output token: engines that put more than one into an event ask less.
+    """
+    by_events = Fraction(test.events_per_s * 1_000_000) / Fraction(realisation.mean_output_tokens)
+    return math.floor(MAX_HELD_SHARE * min(by_events, Fraction(test.requests_urps)))
+
+
+def highest_rate_urps(spec: Spec, realisation: Realisation, test: SelfTest | None) -> int:
+    """Return the highest rate to offer: within what the mode, the spec and the client allow."""
+    highest = _fullest_urps(spec, realisation)
+    return highest if test is None else min(highest, highest_load_urps(test, realisation))
+
+
+def _fullest_urps(spec: Spec, realisation: Realisation) -> int:
     """Return the highest rate at which this realisation fills engine and window as its mode asks.
 
     Rows are fixed, so a higher rate makes a shorter window. Demo mode asks for nothing.
@@ -58,41 +113,108 @@ def fill_ns(spec: Spec) -> int:
 def fault(spec: Spec, trial: Trial) -> Fault | None:
     """Say why this trial is no measurement of the engine, or None. `method` lists the limits."""
     if trial.abandoned:
-        return Fault("the measurement was broken off; the repeat was done again from its start")
+        return Fault(("measurement",), "broken off; the repeat was done again from its start")
     if not trial.engine_alive:
-        return Fault("the engine died")
+        return Fault(("engine",), "it died")
     return (
-        _client_fault(spec, trial)
+        _overload(trial)
+        or _send_fault(spec, trial)
+        or _stamp_fault(spec, trial)
         or _token_fault(trial)
         or _window_fault(spec, trial)
         or _load_fault(spec, trial)
     )
 
 
-def _client_fault(spec: Spec, trial: Trial) -> Fault | None:
-    records = trial.records
+def _overload(trial: Trial) -> Fault | None:
+    if trial.self_test is None:
+        return None
+    highest = highest_load_urps(trial.self_test, trial.realisation)
+    if trial.rate_urps <= highest:
+        return None
+    return Fault(
+        ("client",),
+        f"its self-test allows {highest / 1e6:g} requests/s, half of what it held;"
+        f" {trial.rate_urps / 1e6:g} were offered",
+    )
+
+
+def _send_fault(spec: Spec, trial: Trial) -> Fault | None:
+    """Say what kept the load from being what was planned: requests unsent, or sent late."""
+    records, limit = trial.records, Tolerances.of(spec).lag_ns
     unsent = sum(r.status is Status.NOT_SENT for r in records)
     if len(records) - unsent < MIN_SENT_SHARE * len(records):
-        return Fault(f"{unsent} of {len(records)} requests could not be sent", transient=True)
-    ttft_limits = [o.limit_ns for o in spec.setup.slo if o.metric == "ttft"]
-    share = math.floor(LIMIT_SHARE * min(ttft_limits)) if ttft_limits else MAX_LAG_NS
-    lags = [r.sent_ns - r.due_ns for r in records if r.sent_ns is not None]
+        # Want of descriptors, ports or memory: `evidence.Status` has nothing else under it.
+        return _client(
+            trial, f"{unsent} of {len(records)} requests could not be sent, for want of its own"
+        )
+    sent = [r for r in records if r.sent_ns is not None]
+    if not sent:
+        return None
     start, end = trial.window_ns
-    checks: list[tuple[str, int, int]] = []
-    if lags:
-        lag_limit = max(MAX_LAG_NS, share)
-        checks.append(("p99 dispatch lag", quantile(lags, 0.99), lag_limit))
-        # In a short window 1% is less than what any request may be late.
-        latest = max(math.floor(MAX_LAST_SEND_SHARE * (end - start)), lag_limit)
-        checks.append(("lateness of the last send", lags[-1], latest))
-    stamps = [r.uncertainty_ns for r in records if r.first_ns is not None]
-    if stamps:
-        checks.append(("p99 stamp uncertainty", quantile(stamps, 0.99), share))
-    for what, found, limit in checks:
-        if found > limit:
-            text = f"{what} {found / 1e6:.2f} ms, limit {limit / 1e6:.2f} ms"
-            return Fault(text, transient=True)
-    return None
+    # In a short window 1% is less than what any request may be late.
+    latest = max(math.floor(MAX_LAST_SEND_SHARE * (end - start)), limit)
+    return _late(trial, "p99 dispatch lag", sent, limit) or _late(
+        trial, "lateness of the last send", sent[-1:], latest
+    )
+
+
+def _late(trial: Trial, what: str, sent: Sequence[RequestRecord], limit: int) -> Fault | None:
+    """Say who made requests late: what was not waited for a connection, the client was itself."""
+    lag = quantile([_lag_ns(r) for r in sent], 0.99)
+    if lag <= limit:
+        return None
+    text = f"{what} {lag / 1e6:.2f} ms, limit {limit / 1e6:.2f} ms"
+    own = quantile([_lag_ns(r) - connecting_ns(r) for r in sent], 0.99)
+    waited = quantile([connecting_ns(r) for r in sent], 0.99)
+    if own <= limit:
+        # A SYN may be lost on the way, or stand in the queue of an engine that does not accept.
+        told = (
+            f"{text}; waiting for connections took {waited / 1e6:.2f} ms,"
+            f" the client itself {own / 1e6:.2f} ms"
+        )
+        return Fault(("network", "engine"), told, transient=True)
+    return _client(trial, text if own == lag else f"{text}; {own / 1e6:.2f} ms of it its own")
+
+
+def _lag_ns(record: RequestRecord) -> int:
+    return 0 if record.sent_ns is None else record.sent_ns - record.due_ns
+
+
+def connecting_ns(record: RequestRecord) -> int:
+    """Return how long a request waited for its connection before it was first sent.
+
+    One that had to be sent again has its second connection after that, and waited for none.
+    """
+    dialled, connected, sent = record.dialled_ns, record.connected_ns, record.sent_ns
+    if dialled is None or connected is None or sent is None or connected > sent:
+        return 0
+    return connected - dialled
+
+
+def _stamp_fault(spec: Spec, trial: Trial) -> Fault | None:
+    stamps = [r.uncertainty_ns for r in trial.records if r.first_ns is not None]
+    limit = Tolerances.of(spec).stamp_ns
+    if not stamps or (found := quantile(stamps, 0.99)) <= limit:
+        return None
+    text = f"p99 stamp uncertainty {found / 1e6:.2f} ms, limit {limit / 1e6:.2f} ms"
+    if found > MAX_POLL_GAP_NS:
+        # Nothing arrived before the poll that last found the socket empty.
+        return _client(trial, f"{text}, so long it did not look")
+    if trial.stamps == "user space":
+        return _client(trial, f"{text}; it has no stamps of the kernel")
+    told = f"{text}: several tokens came in one read, though the client looked in time"
+    return Fault(("network", "engine"), told, transient=True)
+
+
+def _client(trial: Trial, what: str) -> Fault:
+    """A fault of the client, with what it had of its processor. Other load may be gone next time.
+
+    A thread that needs all of one is too slow for the load; one that does not was not let run.
+    """
+    share = trial.client_cpu_ppm
+    used = "" if share is None else f"; it used {share / 1e4:.0f}% of its processor"
+    return Fault(("client",), what + used, transient=True)
 
 
 def _token_fault(trial: Trial) -> Fault | None:
@@ -103,15 +225,16 @@ def _token_fault(trial: Trial) -> Fault | None:
     if off:
         found, asked = off[0]
         return Fault(
-            f"{len(off)} prompts had another length (asked {asked} tokens, engine saw {found})"
+            ("engine",),
+            f"{len(off)} prompts had another length (asked {asked} tokens, engine saw {found})",
         )
     more = sum((r.output_tokens or 0) > r.output_asked for r in trial.records)
     if more:
-        return Fault(f"{more} answers had more tokens than were asked for")
+        return Fault(("engine",), f"{more} answers had more tokens than were asked for")
     cached = sum(r.cached_tokens or 0 for r in trial.records)
     prompted = sum(found for found, _ in told)
     if cached > MAX_CACHED_SHARE * prompted:
-        return Fault(f"{cached} of {prompted} prompt tokens came from the engine's cache")
+        return Fault(("engine",), f"{cached} of {prompted} prompt tokens came from its cache")
     return None
 
 
@@ -120,10 +243,14 @@ def _window_fault(spec: Spec, trial: Trial) -> Fault | None:
         return None
     start, end = trial.window_ns
     if end - start < MIN_WINDOW_S * 10**9:
-        return Fault(f"window of {(end - start) / 1e9:.0f} s, at least {MIN_WINDOW_S} s are needed")
+        return Fault(
+            ("spec",),
+            f"window of {(end - start) / 1e9:.0f} s, at least {MIN_WINDOW_S} s are needed",
+        )
     if start < fill_ns(spec):
         return Fault(
-            f"lead-in of {start / 1e9:.0f} s, at least {fill_ns(spec) / 1e9:.0f} s are needed"
+            ("spec",),
+            f"lead-in of {start / 1e9:.0f} s, at least {fill_ns(spec) / 1e9:.0f} s are needed",
         )
     return None
 
@@ -132,16 +259,23 @@ def _load_fault(spec: Spec, trial: Trial) -> Fault | None:
     """Say why a trial that did not fail was not under the load that was planned."""
     judgements = trial.judgements(spec.setup.slo)
     if unmeasured := [j.objective.label for j in judgements if not j.measured]:
-        return Fault(f"{', '.join(unmeasured)} was measured on no request")
+        # Where answers of one token are asked for, or come as a whole, there is no time per token.
+        what = f"{', '.join(unmeasured)} was measured on no request"
+        return Fault(("spec", "engine"), what)
     if decide(judgements) == "FAIL":
         return None
     if trial.due_ns[-1] < trial.scored_end_ns:
-        return Fault("the tail ended before the last scored request; raise protocol.tail")
+        return Fault(
+            ("spec",), "the tail ended before the last scored request; raise protocol.tail"
+        )
     rows = trial.realisation.scored_rows
     others = [r for r in trial.records if r.row not in rows and r.status is not Status.CENSORED]
-    failed = sum(r.status is not Status.OK for r in others)
-    if failed > MAX_UNSCORED_FAILED_SHARE * len(others):
-        return Fault(f"{failed} of {len(others)} lead-in and tail requests failed")
+    failed = [r.status for r in others if r.status is not Status.OK]
+    if len(failed) > MAX_UNSCORED_FAILED_SHARE * len(others):
+        what = f"{len(failed)} of {len(others)} lead-in and tail requests failed"
+        return Fault(
+            ("engine",) if _ENGINE_S_WORD.issuperset(failed) else ("network", "engine"), what
+        )
     return None
 
 

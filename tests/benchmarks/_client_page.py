@@ -104,6 +104,8 @@ def tables(result: dict[str, Any]) -> str:
         "time in which somebody else had the client's processor or the server's: where it is\n"
         'more than 0.1 percent, a "no" says little.\n\n'
         f"{each}\n\n"
+        f"With {figures['most_events']:,.0f} events in one trial, and the evidence made from them,"
+        f" tokenwatt had {shown(figures['most_events_rss_mb'])} MB.\n\n"
         "![The 99th percentile of the error of the first token, against the events per second,"
         " of each client](images/client-error.svg)\n\n"
         "All figures: [bench-client.json](data/bench-client.json)."

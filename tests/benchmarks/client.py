@@ -19,6 +19,8 @@ its figures of processor time and memory contain that.
 Figures: `X_events_per_s` is the highest rate held, 0 when not even the lowest tried was (its ratio
 then takes that lowest rate, and is too low). Plain names are of ours, at 80,000 events/s; user
 stamps, which are ours without the kernel's help, at 40,000. `client@rate ...` is one trial.
+`most_events_rss_mb` is the memory of ours after one long trial of `most_events`, with the evidence
+made from it.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tokenwatt_site.evidence import RequestRecord, Status
+from tokenwatt_site.evidence import Status, encode_requests
 from tokenwatt_site.measure import connection
 from tokenwatt_site.measure.client import PlannedRequest, Target, offer
 
@@ -61,6 +63,8 @@ RATES = (
 )
 STARTS = {"ours": 80_000, "aiohttp": 10_000, "httpx": 1_000}
 USER_STAMPS_RATE = 40_000
+MOST_EVENTS = 10_000_000
+MOST_EVENTS_RATE = 80_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +132,15 @@ class Trial:
     waited_share: float
 
 
-def plan(rate: int) -> tuple[list[PlannedRequest], range]:
-    """Return the requests of a trial, and the rows of those that are scored."""
+def plan(rate: int, events: int = 0) -> tuple[list[PlannedRequest], range]:
+    """Return the requests of a trial, and the rows of those that are scored.
+
+    It has about as many events, or the usual number where that is more.
+    """
     gap_ns = 1e9 * TOKENS / rate
-    scored_end_ns = FULL_NS + max(SCORED_NS, SCORED_REQUESTS * gap_ns)
+    # Those that come while it is scored have all their tokens, those that come after half of them.
+    long_ns = 1e9 * events / rate - FULL_NS / 2
+    scored_end_ns = max(FULL_NS + max(SCORED_NS, SCORED_REQUESTS * gap_ns), long_ns)
     draw = random.Random(rate)
     due_ns = 0.0
     planned: list[PlannedRequest] = []
@@ -159,9 +168,6 @@ def plan(rate: int) -> tuple[list[PlannedRequest], range]:
 
 
 def ours(planned: Sequence[PlannedRequest], port: int) -> Told:
-    def watch(_: int, __: Sequence[RequestRecord]) -> bool:
-        return False
-
     before = Cost.of()
     offered = offer(
         planned,
@@ -169,8 +175,9 @@ def ours(planned: Sequence[PlannedRequest], port: int) -> Told:
         repeat=1,
         trial=1,
         request_timeout_ns=60_000_000_000,
-        watch=watch,
+        watch=lambda *_: False,
     )
+    encode_requests(offered.records)
     after = Cost.of()
     tokens_ns: dict[int, tuple[int, int]] = {}
     sent_ns: dict[int, int] = {}
@@ -282,9 +289,9 @@ CLIENTS = {
 }
 
 
-def told_by(client: str, rate: int, port: int, processor: int) -> Told:
+def told_by(client: str, rate: int, events: int, port: int, processor: int) -> Told:
     os.sched_setaffinity(0, {processor})
-    return CLIENTS[client](plan(rate)[0], port)
+    return CLIENTS[client](plan(rate, events)[0], port)
 
 
 # Trials.
@@ -299,7 +306,7 @@ def build_emitter() -> Path:
     return program
 
 
-def run_trial(emitter: Path, client: str, rate: int) -> Trial:
+def run_trial(emitter: Path, client: str, rate: int, events: int = 0) -> Trial:
     server_processor, client_processor, *_ = sorted(os.sched_getaffinity(0))
     delays_us = [str(FIRST_NS // 1_000), str(INTERVAL_NS // 1_000)]
     with subprocess.Popen(
@@ -314,25 +321,25 @@ def run_trial(emitter: Path, client: str, rate: int) -> Trial:
         server_before = Cost.of(server.pid)
         context = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(1, mp_context=context) as pool:
-            told = pool.submit(told_by, client, rate, port, client_processor).result()
+            told = pool.submit(told_by, client, rate, events, port, client_processor).result()
         waited_share = max(
             Cost.of(server.pid).waited_share(server_before), told.after.waited_share(told.before)
         )
         truth = server.communicate()[0].splitlines()
     server_lag_p99_us = int(truth.pop().split()[1])
     truths = {row: times for row, *times in (map(int, line.split()) for line in truth)}
-    return compare(rate, told, truths, server_lag_p99_us, waited_share)
+    return compare(plan(rate, events), told, truths, server_lag_p99_us, waited_share)
 
 
 def compare(
-    rate: int,
+    planned_and_scored: tuple[list[PlannedRequest], range],
     told: Told,
     truths: dict[int, list[int]],
     server_lag_p99_us: float,
     waited_share: float,
 ) -> Trial:
     """Compare what a client told with the truth: row to [received, first, last] in ns."""
-    planned, scored = plan(rate)
+    planned, scored = planned_and_scored
     first: list[float] = []
     last: list[float] = []
     lag: list[float] = []
@@ -403,6 +410,7 @@ def run() -> dict[str, float]:
             start,
         )
     held("ours_without_kernel_stamps", USER_STAMPS_RATE)
+    longest = run_trial(emitter, "ours", MOST_EVENTS_RATE, MOST_EVENTS)
     at_80k = trials["ours", STARTS["ours"]]
     figures = {
         "events_per_s": best["ours"],
@@ -417,6 +425,8 @@ def run() -> dict[str, float]:
         "dispatch_lag_p99_us": at_80k.dispatch_lag_p99_us,
         "us_per_event": at_80k.us_per_event,
         "rss_mb": at_80k.rss_mb,
+        "most_events": MOST_EVENTS,
+        "most_events_rss_mb": longest.rss_mb,
     }
     for (client, rate), trial in trials.items():
         for name, value in asdict(trial).items():

@@ -43,6 +43,8 @@ def records() -> list[RequestRecord]:
                 trial=trial % 10,
                 row=row,
                 due_ns=due,
+                dialled_ns=None,
+                connected_ns=None,
                 sent_ns=due + draw.randrange(20_000, 400_000),
                 first_ns=first,
                 last_ns=last,

@@ -7,6 +7,7 @@ import struct
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,16 +18,21 @@ from tokenwatt_site.errors import UsageError
 from tokenwatt_site.evidence import RequestRecord, Status
 from tokenwatt_site.measure import client as client_module
 from tokenwatt_site.measure import connection as connection_module
+from tokenwatt_site.measure import pool as pool_module
 from tokenwatt_site.measure.client import Offered, PlannedRequest, Target, offer
+from tokenwatt_site.measure.readlog import ReadLog
+from tokenwatt_site.measure.watcher import Watch
+from tokenwatt_site.simulate.desk import ScriptOf
 from tokenwatt_site.simulate.script import Script, named
-from tokenwatt_site.simulate.server import ScriptOf, Served, SimulatedServer
+from tokenwatt_site.simulate.server import SimulatedServer
+from tokenwatt_site.simulate.truth import Served
 
 MS = 1_000_000
 KEY = "k3y-0123456789abcdef"
 QUICK = Script(ttft_ms=4, interval_ms=2)
 
 
-def never(_: int, __: Sequence[RequestRecord]) -> bool:
+def never(*_: object) -> bool:
     return False
 
 
@@ -58,7 +64,7 @@ def send(
     timeout_ms: int = 5_000,
     idle_timeout_ms: int = 5_000,
     key: str | None = None,
-    watch: Callable[[int, Sequence[RequestRecord]], bool] = never,
+    watch: Watch = never,
 ) -> Offered:
     return offer(
         plan,
@@ -273,6 +279,8 @@ def test_nobody_listening_is_a_disconnection_with_a_message() -> None:
     assert statuses(offered) == [Status.DISCONNECTED] * 2
     assert offered.errors == ("2 x cannot connect: Connection refused",)
     assert [r.sent_ns for r in offered.records] == [None, None]
+    assert [r.connected_ns for r in offered.records] == [None, None]
+    assert None not in [r.dialled_ns for r in offered.records]
 
 
 def test_without_a_descriptor_left_a_request_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -339,14 +347,34 @@ def test_a13_connections_are_kept_and_opened_before_they_are_needed() -> None:
     assert statuses(offered) == [Status.OK] * 6
     assert server.connections == offered.connects == 2
     assert offered.redials == 0
+    assert {(r.dialled_ns, r.connected_ns) for r in offered.records} == {(None, None)}
+
+
+def test_a13_the_time_a_connection_takes_is_reported_apart() -> None:
+    with SimulatedServer(QUICK) as server:
+        offered = send(planned([0] * 8), server.url)
+    assert statuses(offered) == [Status.OK] * 8
+    dialled = [r for r in offered.records if r.dialled_ns is not None]
+    assert dialled
+    for record in dialled:
+        assert record.connected_ns is not None
+        assert record.sent_ns is not None
+        assert record.due_ns <= record.dialled_ns < record.connected_ns <= record.sent_ns
+
+
+def test_the_processor_time_of_a_trial_is_told() -> None:
+    with SimulatedServer(QUICK) as server:
+        offered = send(planned([0, 40]), server.url)
+    assert 0 < offered.cpu_ns < offered.wall_ns
 
 
 def test_idle_connections_do_not_fill_up_an_engine_with_few_threads() -> None:
     with SimulatedServer(Script(ttft_ms=30, interval_ms=1)) as server:
+        ended: list[RequestRecord] = []
 
-        def watch(_: int, records: Sequence[RequestRecord]) -> bool:
-            ended = [record.status is Status.OK for record in records]
-            return len(ended) == 20 and all(ended) and server.idle() <= 3
+        def watch(_: int, new: Sequence[RequestRecord], __: Sequence[RequestRecord]) -> bool:
+            ended.extend(new)
+            return len(ended) == 20 and server.idle() <= 3
 
         offered = send(planned([0] * 20 + [20_000]), server.url, watch=watch)
     assert statuses(offered) == [Status.OK] * 20
@@ -422,12 +450,17 @@ def test_over_tls_the_stamps_are_the_kernels_and_what_is_seen_is_what_happened(
     trusted: Authority,
 ) -> None:
     with secure_server("", trusted) as (server, url):
-        offered = send(planned([0, 3, 5, 30]), url)
+        plan = [
+            PlannedRequest(row, due_ms * MS, body(4, seed=row), 3, 4)
+            for row, due_ms in enumerate((0, 3, 5, 30))
+        ]
+        offered = send(plan, url)
     assert statuses(offered) == [Status.OK] * 4
     assert offered.errors == ()
     assert offered.stamps == ("kernel" if connection_module._KERNEL_STAMPS else "user space")
-    truth = sorted(server.log, key=lambda served: served.received.monotonic_ns)
-    for record, served in zip(offered.records, truth, strict=True):
+    truth = {served.body: served for served in server.log}
+    for record in offered.records:
+        served = truth[plan[record.row].body]
         first, last = (served.sent[i][0].monotonic_ns - offered.epoch_ns for i in (0, -1))
         assert (record.sent_ns or 0) <= served.received.monotonic_ns - offered.epoch_ns
         assert first - 1000 <= (record.first_ns or 0)
@@ -509,7 +542,7 @@ def test_a_server_that_says_nothing_in_the_handshake_is_a_time_out(
         while accepted.recv(65536):
             pass
 
-    monkeypatch.setattr(client_module, "_PRECONNECT_NS", 0)
+    monkeypatch.setattr(pool_module, "_PRECONNECT_NS", 0)
     with scripted_socket(answers) as url:
         offered = send(planned([0]), url.replace("http:", "https:"), timeout_ms=100)
     assert statuses(offered) == [Status.TIMED_OUT]
@@ -586,32 +619,46 @@ def test_an_empty_plan_is_an_empty_trial() -> None:
 # Watching and stopping.
 
 
-def test_the_watcher_sees_dispatched_requests_and_their_time_is_known_until_their_end() -> None:
-    seen: list[tuple[int, list[RequestRecord]]] = []
+def test_the_watcher_sees_each_record_once_and_what_is_open_is_known_until_its_end() -> None:
+    ended: list[RequestRecord] = []
+    seen: list[tuple[int, Sequence[RequestRecord]]] = []
 
-    def watch(now_ns: int, records: Sequence[RequestRecord]) -> bool:
-        seen.append((now_ns, list(records)))
+    def watch(now_ns: int, new: Sequence[RequestRecord], still: Sequence[RequestRecord]) -> bool:
+        ended.extend(new)
+        seen.append((now_ns, still))
+        assert not {r.row for r in ended} & {r.row for r in still}
         return False
 
     offered, _ = serve("", planned([0, 20, 40], 8), watch=watch)
     final = {record.row: record for record in offered.records}
-    assert seen
-    for now_ns, records in seen:
-        assert [record.row for record in records] == list(range(len(records)))
-        for record in records:
-            assert record.due_ns <= now_ns
-            if record.status is not Status.CENSORED:
-                assert record == final[record.row]
-                continue
-            assert record.end_ns <= now_ns
+    assert ended
+    assert len({record.row for record in ended}) == len(ended)
+    assert all(record == final[record.row] for record in ended)
+    assert any(still for _, still in seen)
+    for now_ns, still in seen:
+        for record in still:
+            assert record.status is Status.CENSORED
+            assert record.due_ns <= record.end_ns <= now_ns
             if record.first_ns is None:
                 # Nothing arrived before end_ns that the watcher was not told.
                 assert (final[record.row].first_ns or 0) >= record.end_ns
 
 
+def test_the_watcher_sees_more_open_requests_than_one_pass_looks_at() -> None:
+    most = [0]
+
+    def watch(_: int, __: Sequence[RequestRecord], still: Sequence[RequestRecord]) -> bool:
+        most[0] = max(most[0], len(still))
+        return most[0] == 50
+
+    offered, _ = serve(Script(ttft_ms=60_000), planned([0] * 50), watch=watch)
+    assert most == [50]
+    assert statuses(offered) == [Status.CENSORED] * 50
+
+
 def test_a_watcher_that_stops_the_trial_censors_what_is_open_and_drops_what_is_not_due() -> None:
-    def watch(_: int, records: Sequence[RequestRecord]) -> bool:
-        return any(record.events >= 2 for record in records)
+    def watch(_: int, __: Sequence[RequestRecord], still: Sequence[RequestRecord]) -> bool:
+        return any(record.events >= 2 for record in still)
 
     offered, truth = serve(Script(ttft_ms=4, interval_ms=30), planned([0, 1, 100_000]), watch=watch)
     assert [r.row for r in offered.records] == [0, 1]
@@ -620,9 +667,20 @@ def test_a_watcher_that_stops_the_trial_censors_what_is_open_and_drops_what_is_n
     assert [served.ended for served in truth] == ["client gone"] * 2
 
 
+def test_what_is_read_faster_than_it_is_parsed_goes_through_a_file_and_is_all_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(client_module, "_PARSE_NS", -1)  # nothing is parsed before the end
+    monkeypatch.setattr(client_module, "ReadLog", partial(ReadLog, memory_reads=3))
+    offered, truth = serve("", planned([0, 2, 4, 6], 30))
+    assert statuses(offered) == [Status.OK] * 4
+    assert [record.events for record in offered.records] == [30] * 4
+    assert len(truth) == 4
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
 def test_an_interruption_closes_every_connection_and_goes_on(error: type[BaseException]) -> None:
-    def watch(_: int, __: Sequence[RequestRecord]) -> bool:
+    def watch(*_: object) -> bool:
         raise error
 
     with SimulatedServer(named("hang:1", QUICK)) as server:
@@ -638,7 +696,7 @@ def test_a_clock_that_is_set_during_the_trial_is_told(monkeypatch: pytest.Monkey
         pytest.skip("no kernel stamps here")
     shift = [0]
 
-    def watch(_: int, __: Sequence[RequestRecord]) -> bool:
+    def watch(*_: object) -> bool:
         shift[0] = 5 * MS
         return False
 

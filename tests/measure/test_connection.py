@@ -63,10 +63,10 @@ def test_what_is_read_comes_with_the_kernels_stamp_where_there_is_one() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         connection = Connection(socket.AF_INET, listener.getsockname())
         accepted, _ = listener.accept()
-        with accepted, connection.sock:
+        with accepted, connection._socket:
             with pytest.raises(BlockingIOError):
                 connection.receive()
-            connection.sock.settimeout(10)
+            connection._socket.settimeout(10)
             while True:
                 before = time.time_ns()
                 accepted.sendall(b"x")

@@ -39,15 +39,16 @@ def answer(status: int, body: bytes) -> bytes:
     return b"HTTP/1.1 %d X\r\nContent-Length: %d\r\n\r\n" % (status, len(body)) + body
 
 
-def ended(asked: int, *reads: bytes) -> tuple[Exchange, str]:
-    """Return the exchange after these reads, a millisecond apart, and what went wrong."""
-    exchange = Exchange(PlannedRequest(0, 0, b"{}", 5, asked))
+def ended(asked: int, *reads: bytes) -> tuple[RequestRecord, str]:
+    """Return the record after these reads, a millisecond apart, and what went wrong."""
+    exchange = Exchange(0, PlannedRequest(0, 0, b"{}", 5, asked))
     for number, data in enumerate(reads):
-        exchange.take(number * MS, 1, 9, data)
+        if body := exchange.framing.feed(data):
+            exchange.parse(number * MS, 1, 9, body)
     exchange.framing.eof()
     exchange.fate, exchange.end_ns = Status.OK, len(reads) * MS
-    exchange.parse(len(reads))
-    return exchange, exchange.conclude(1, 1)
+    message, record = exchange.conclude(1, 1)
+    return record, message
 
 
 def carried(piece: bytes) -> str | None:
@@ -67,11 +68,10 @@ def carried(piece: bytes) -> str | None:
 
 def outcome(pieces: Sequence[bytes], asked: int) -> tuple[Outcome, str]:
     """Feed one piece a millisecond; return what came of it, and what went wrong."""
-    exchange, message = ended(asked, b"HTTP/1.1 200 OK\r\n\r\n", *pieces)
+    record, message = ended(asked, b"HTTP/1.1 200 OK\r\n\r\n", *pieces)
     parser = StreamParser()
     for piece in pieces:
         parser.feed(0, 1, 9, piece)
-    record = exchange.snapshot(1, 1, 0)
     first = None if record.first_ns is None else carried(pieces[record.first_ns // MS - 1])
     read = Outcome(
         record.status,

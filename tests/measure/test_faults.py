@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.runs import small_spec
+from tests.support.runs import HELD, small_spec
 from tokenwatt_site import journal
 from tokenwatt_site.claims import derive
 from tokenwatt_site.errors import EngineError
+from tokenwatt_site.measure import session
 from tokenwatt_site.measure.session import Events, measure
 
 MAIN = "from tokenwatt_site.cli import main; main()"
@@ -66,7 +67,9 @@ def test_a_run_against_our_simulated_engine_is_marked_simulated(tmp_path):
     assert processes_with("marked-model") == []
 
 
-def test_an_engine_killed_in_a_trial_is_named_and_its_trial_kept(tmp_path):
+def test_an_engine_killed_in_a_trial_is_named_and_its_trial_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(session, "self_test", lambda *_: HELD)
+
     def kill(_progress):
         for pid in processes_with("killed-model"):
             os.kill(pid, signal.SIGKILL)

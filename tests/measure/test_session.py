@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.measure.stub_engine import StubEngine, as_json, serving
-from tests.support.runs import ToyEngine, small_spec, spec_in_mode
+from tests.support.runs import HELD, ToyEngine, small_spec, spec_in_mode
 from tests.support.tls import Authority, tls_before
 from tokenwatt_site import journal as journal_module
 from tokenwatt_site.claims import derive
@@ -54,9 +54,11 @@ class Lab:
         self.said = []
         self.before_trial = lambda _: None
         self.late_ns = 0
+        self.connecting_ns = 0
         self.prompt_tokens = None
         self.free_ns = 0
         self.status = Status.OK
+        self.held = HELD
 
     @contextmanager
     def engine(self, *_args, **_options):
@@ -69,7 +71,11 @@ class Lab:
         records = [
             replace(
                 record,
-                sent_ns=record.sent_ns + self.late_ns,
+                sent_ns=record.sent_ns + self.late_ns + self.connecting_ns,
+                dialled_ns=record.sent_ns + self.late_ns if self.connecting_ns else None,
+                connected_ns=record.sent_ns + self.late_ns + self.connecting_ns
+                if self.connecting_ns
+                else None,
                 prompt_tokens=self.prompt_tokens or record.prompt_tokens,
                 status=self.status,
             )
@@ -80,7 +86,7 @@ class Lab:
         self.free_ns = epoch + max(record.end_ns for record in records)
         failed = sum(record.status is not Status.OK for record in records)
         errors = (f"{failed} x HTTP 500",) if failed else ()
-        return Offered(tuple(records), epoch, "kernel", errors, 0, 1)
+        return Offered(tuple(records), epoch, "kernel", errors, 0, 1, 1_000, 10_000)
 
 
 @pytest.fixture
@@ -93,6 +99,7 @@ def lab(monkeypatch):
     monkeypatch.setattr(session, "read_back", lambda *_: facts)
     monkeypatch.setattr(session, "preflight", lambda *_: Preflight(False, 0, 0, True))
     monkeypatch.setattr(session, "open_meter", lambda *_: "this machine has no boards")
+    monkeypatch.setattr(session, "self_test", lambda *_: lab.held)
     return lab
 
 
@@ -200,7 +207,9 @@ def test_an_engine_that_dies_in_a_trial_stops_the_session_and_loses_nothing(lab,
 def test_c8_a_rate_that_is_invalid_three_times_ends_the_session(lab, tmp_path):
     lab.late_ns = 50_000_000
     spec = spec_in_mode("quick", protocol__start_rate=1.0)
-    with pytest.raises(InvalidMeasurement, match="INVALID 3 times at 1 requests/s: p99 dispatch"):
+    with pytest.raises(
+        InvalidMeasurement, match="INVALID 3 times at 1 requests/s: client: p99 dispatch"
+    ):
         run(lab, spec, tmp_path / "work")
     assert lab.trials == 3
 
@@ -230,6 +239,61 @@ def test_quick_mode_never_offers_a_rate_whose_window_would_be_too_short(lab, tmp
     claims = derive(spec, measured.evidence)
     assert {t.verdict for t in claims.trials} <= {"PASS", "FAIL"}
     assert all(r.window_s is None or r.window_s >= 120 for r in claims.repeats)
+
+
+def test_a_client_that_holds_too_little_ends_the_search_at_half_of_that(lab, tmp_path):
+    lab.held = HELD.model_copy(update={"requests_urps": 2_600_000, "limited_by": "client"})
+    measured = run(lab, small_spec(), tmp_path / "work")
+    claims = derive(measured.spec, measured.evidence)
+    assert [t.rate_urps for t in claims.trials] == [1_000_000, 1_300_000]
+    assert {t.verdict for t in claims.trials} == {"PASS"}
+    reason = "no trial broke the SLO, up to 1.3 requests/s; the client holds no more, by its"
+    assert claims.metric("goodput").reason.startswith(reason)
+    line = next(line for line in lab.said if line.startswith("the client held"))
+    assert "in 2.6 requests/s, no more" in line
+    assert line.endswith("the search ends at half of that, 1.300 requests/s, and not at 64.000")
+
+
+def test_a_client_that_cannot_hold_the_start_is_offered_nothing(lab, tmp_path):
+    lab.held = HELD.model_copy(update={"requests_urps": 1_900_000, "limited_by": "client"})
+    with pytest.raises(EnvironmentProblem, match="twice what 1 requests/s ask"):
+        run(lab, small_spec(), tmp_path / "work")
+    assert lab.trials == 0
+    lab.held = HELD
+    assert run(lab, small_spec(), tmp_path / "work").conditions.self_test == HELD
+
+
+def test_every_launch_tests_its_client_and_the_run_says_which_held_least(lab, tmp_path):
+    tests = [HELD.model_copy(update={"events_per_s": n}) for n in (70_000, 60_000, 65_000)]
+
+    def next_one(number):
+        lab.held = tests[lab.launches]
+
+    lab.held = tests[0]
+    lab.before_trial = next_one
+    measured = run(lab, small_spec(protocol__repeats=2), tmp_path / "work")
+    told = [n.data["self_test"] for n in measured.evidence.journal if n.event == "launch"]
+    assert [test["events_per_s"] for test in told] == [70_000, 60_000]
+    assert measured.conditions.self_test == tests[1]
+
+
+def test_the_processor_time_of_the_client_is_in_the_claim_and_in_its_fault(lab, tmp_path):
+    lab.late_ns = 50_000_000
+    spec = spec_in_mode("quick", protocol__start_rate=1.0)
+    with pytest.raises(InvalidMeasurement, match="it used 10% of its processor") as caught:
+        run(lab, spec, tmp_path / "work")
+    assert "processor core to itself" in str(caught.value)
+    lines = journal_module.parse((tmp_path / "work/journal.jsonl").read_bytes(), "journal")
+    ends = [line.data["client_cpu_ppm"] for line in lines if line.event == "trial_end"]
+    assert ends == [100_000] * 3
+
+
+def test_late_connections_are_told_apart_from_a_late_client(lab, tmp_path):
+    lab.connecting_ns = 50_000_000
+    spec = spec_in_mode("quick", protocol__start_rate=1.0)
+    with pytest.raises(InvalidMeasurement, match="network or engine: p99 dispatch lag") as caught:
+        run(lab, spec, tmp_path / "work")
+    assert "When the way to the engine is free" in str(caught.value)
 
 
 def test_a_moment_of_other_load_costs_one_trial_and_no_more(lab, tmp_path):
@@ -332,6 +396,7 @@ def test_the_key_is_in_no_file_of_a_session_over_tls_whose_engine_repeats_it(tmp
     monkeypatch.setenv("ENGINE_KEY", key)
     monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
     monkeypatch.setattr(session, "open_meter", lambda *_: "this machine has no boards")
+    monkeypatch.setattr(session, "self_test", lambda *_: HELD)
     engine = StubEngine(
         get={
             "/v1/models": as_json({"data": [{"id": "toy-135m", "aliases": [f"m {key}"]}]}),
@@ -352,6 +417,8 @@ def test_the_key_is_in_no_file_of_a_session_over_tls_whose_engine_repeats_it(tmp
             endpoint__start="attach",
             endpoint__url=url,
             endpoint__api_key_variable="ENGINE_KEY",
+            # A busy machine makes no trial INVALID: 0.5% of this are 300 ms.
+            setup__slo=[{"metric": "ttft", "quantile": 0.9, "limit_ms": 60_000.0}],
             protocol__start_rate=100.0,
             protocol__max_rate=400.0,
         )

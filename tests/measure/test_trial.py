@@ -20,7 +20,7 @@ def spec_for(api="completions", **changes):
     return small_spec(endpoint__api=api, endpoint__model="simulated", **changes)
 
 
-def offered(spec, script, *, rate_urps=FAST, alive=lambda: True, seen=None, kept=None):
+def offered(spec, script, *, rate_urps=FAST, alive=lambda: True, seen=None, keep=lambda _: None):
     realisation = workload_of(spec.setup).realisation(1, lead_in=5, scored=20, tail=60)
     with SimulatedServer(script) as server:
         result = run_trial(
@@ -35,7 +35,8 @@ def offered(spec, script, *, rate_urps=FAST, alive=lambda: True, seen=None, kept
             trials_left=1,
             alive=alive,
             report=(seen if seen is not None else []).append,
-            keep=(kept if kept is not None else []).append,
+            keep=keep,
+            folder=None,
         )
     return realisation, result, server.log
 
@@ -90,6 +91,13 @@ def test_a_chat_prompt_leaves_room_for_the_template():
         assert planned.prompt_asked == row.input_tokens
 
 
+def test_records_are_kept_as_their_requests_end():
+    kept = []
+    _, result, _ = offered(spec_for(), Script(ttft_ms=1, interval_ms=0.1), keep=kept.extend)
+    ended = [r for r in result.records if r.status is not Status.CENSORED]
+    assert sorted(kept, key=lambda record: record.row) == ended
+
+
 def test_c1_what_was_seen_of_a_trial_that_is_broken_off_is_kept():
     kept = []
 
@@ -97,7 +105,6 @@ def test_c1_what_was_seen_of_a_trial_that_is_broken_off_is_kept():
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        offered(spec_for(), Script(ttft_ms=60_000), alive=interrupt, kept=kept)
-    (records,) = kept
-    assert len(records) > 0
-    assert {r.status for r in records} == {Status.CENSORED}
+        offered(spec_for(), Script(ttft_ms=60_000), alive=interrupt, keep=kept.extend)
+    assert len(kept) > 0
+    assert {r.status for r in kept} == {Status.CENSORED}

@@ -121,6 +121,23 @@ def test_a9_a_heading_that_is_no_pooled_number_is_not_explained(make: Make) -> N
     assert note.endswith("Both repeats together.")
 
 
+def test_how_good_the_client_was_stands_in_the_table_of_trials(demo: Configuration) -> None:
+    table = figures.detail_figures(demo)[0].table
+    assert table is not None
+    head, rows = table
+    columns = ("Dispatch lag p99, ms", "Stamp uncertainty p99, ms", "Client, % of a processor")
+    places = [head.index(column) for column in columns]
+    assert [[row[place] for place in places] for row in rows] == [["0.020", "0.000", "12"]] * 3
+
+
+def test_what_was_not_counted_of_the_client_says_so(demo: Configuration) -> None:
+    trials = [t.model_copy(update={"client_cpu_percent": None}) for t in demo.claims.trials]
+    claims = demo.claims.model_copy(update={"trials": tuple(trials)})
+    table = figures.detail_figures(replace_claims(demo, claims))[0].table
+    assert table is not None
+    assert {row[-1] for row in table[1]} == {"not measured"}
+
+
 def test_every_trial_is_in_the_table_with_its_verdict(demo: Configuration) -> None:
     table = figures.detail_figures(demo)[0].table
     assert table is not None
@@ -174,7 +191,8 @@ def test_a_trial_that_was_stopped_early_is_counted_and_not_drawn_as_zero(make: M
         delivered.chart.description
     )
     assert attainment.table is not None
-    assert attainment.table[1][-1][-1] == "not known: stopped early"
+    head, rows = attainment.table
+    assert rows[-1][head.index("Output tok/s")] == "not known: stopped early"
 
 
 def cells(figure: figures.Figure, name: str) -> list[str]:

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.pages.conftest import Make, board_spec
+from tests.support.runs import HELD
 from tokenwatt_site.configuration import Configuration
 from tokenwatt_site.pages import numbers
 
@@ -84,3 +85,36 @@ def test_cards_are_the_least_whole_number_that_is_enough(ratio: float) -> None:
     assert numbers.cards(1.0) == 64
     assert isinstance(count, int)
     assert count == math.ceil(64 * ratio)
+
+
+def of_the_client(configuration: Configuration) -> list[tuple[str, str, str, str]]:
+    return [
+        (row.label, row.value, row.unit, row.sureness)
+        for row in numbers.number_rows(configuration)
+        if row.group == "Client, before the load"
+    ]
+
+
+def test_what_the_client_could_hold_stands_with_its_errors(demo: Configuration) -> None:
+    least = "at least; twice what the spec may ask was held"
+    assert of_the_client(demo) == [
+        ("What the client could hold", "80,000", "events/s", least),
+        ("The same in requests", "4,000.0", "requests/s", least),
+        ("Error of its first token p99", "0.040", "ms", "kernel stamps"),
+        ("Its dispatch lag p99", "0.200", "ms", ""),
+    ]
+
+
+def test_a_client_that_held_nothing_that_could_be_compared_says_so(make: Make) -> None:
+    held = HELD.model_copy(
+        update={"first_token_error_p99_ns": None, "limited_by": "client", "stamps": "user space"}
+    )
+    rows = of_the_client(make(self_test=held))
+    assert rows[0][3] == "the next step was not held"
+    assert rows[2][1] == "not measured: no request was answered in time"
+
+
+def test_a_client_that_was_not_tested_says_so(make: Make) -> None:
+    assert of_the_client(make(self_test=None)) == [
+        ("What the client could hold", "not measured: no self-test is recorded", "", "")
+    ]

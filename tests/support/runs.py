@@ -25,7 +25,7 @@ from tokenwatt_site.evidence import (
 )
 from tokenwatt_site.goodput import decide, judge
 from tokenwatt_site.journal import Event, Journal
-from tokenwatt_site.run import SIMULATED_ENGINE, Conditions, Run, signed_bytes
+from tokenwatt_site.run import SIMULATED_ENGINE, Conditions, Run, SelfTest, signed_bytes
 from tokenwatt_site.spec import Spec, parse_spec
 from tokenwatt_site.trust.keyring import Keyring
 from tokenwatt_site.trust.signature import key_id, sign
@@ -162,6 +162,8 @@ class ToyEngine:
                 trial=trial,
                 row=number,
                 due_ns=due_ns,
+                dialled_ns=None,
+                connected_ns=None,
                 sent_ns=sent,
                 first_ns=first,
                 last_ns=last,
@@ -193,6 +195,16 @@ def keyring_of(folder: Path, *keys: Ed25519PrivateKey) -> Keyring:
     return Keyring.load(folder)
 
 
+HELD = SelfTest(
+    events_per_s=80_000,
+    requests_urps=4_000_000_000,
+    first_token_error_p99_ns=40_000,
+    dispatch_lag_p99_ns=200_000,
+    stamps="kernel",
+    limited_by="asked",
+)
+"""A client that holds more than any spec here asks."""
+
 JournalPlan = list[tuple[Event, dict[str, Any]]]
 
 
@@ -213,6 +225,7 @@ class RunBuilder:
     rates_urps: tuple[int, ...] = ()
     spread: tuple[float, ...] = (1.0, 1.01, 0.99, 1.005, 0.995)
     power: PowerLog | None = None
+    self_test: SelfTest | None = HELD
     key: Ed25519PrivateKey = field(default_factory=a_key)
     day: int = 1
     first_trial: int = 1
@@ -288,7 +301,12 @@ class RunBuilder:
                     "realisation": realisation.number,
                     "realisation_hash": realisation.hash,
                 }
-                end = {"epoch_ns": trial * 10**12, "engine_alive": True, "stamps": "kernel"}
+                end = {
+                    "epoch_ns": trial * 10**12,
+                    "engine_alive": True,
+                    "stamps": "kernel",
+                    "client_cpu_ppm": 123_456,
+                }
                 plan.append(("trial_start", {**number, **start}))
                 plan.append(("trial_end", {**number, **end}))
             plan.append(("repeat_end", {"repeat": repeat}))
@@ -305,6 +323,7 @@ class RunBuilder:
             "accepts_unknown_model": False,
             "repeat_cached_tokens": 0,
             "longest_asked": True,
+            **({} if self.self_test is None else {"self_test": self.self_test.to_json()}),
         }
 
     @property
@@ -361,6 +380,7 @@ class RunBuilder:
             board_uuids=tuple(board.uuid for board in self.power.boards) if self.power else (),
             read_back=(),
             stamps="kernel",
+            self_test=self.self_test,
         )
 
     def _journal(self, folder: Path, plan: JournalPlan) -> Journal:

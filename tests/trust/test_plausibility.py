@@ -59,6 +59,10 @@ def test_clocks_may_disagree_by_their_slack() -> None:
 SENT, FIRST, LAST = GOOD.sent_ns or 0, GOOD.first_ns or 0, GOOD.last_ns or 0
 IMPLAUSIBLE: dict[str, RequestRecord] = {
     "before it was due": replace(GOOD, sent_ns=GOOD.due_ns - CLOCK_SLACK_NS - 1),
+    "was dialled for before it was due": replace(GOOD, dialled_ns=GOOD.due_ns - CLOCK_SLACK_NS - 1),
+    "was connected before it was dialled for": replace(
+        GOOD, dialled_ns=GOOD.due_ns + 2, connected_ns=GOOD.due_ns + 1
+    ),
     "answered before it was sent": replace(GOOD, first_ns=SENT - CLOCK_SLACK_NS - 1),
     "answered before it was sent, or never": replace(
         GOOD, sent_ns=None, status=Status.DISCONNECTED

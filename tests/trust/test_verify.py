@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 import tokenwatt_site
 from tests.support.runs import (
+    HELD,
     JournalPlan,
     RunBuilder,
     a_key,
@@ -650,6 +651,20 @@ LIES_ABOUT_CONDITIONS: dict[str, tuple[RunBuilder, str]] = {
             edit_document=put("conditions", "read_back", value=[ROW]),
         ),
         "conditions.read_back.0.observed",
+    ),
+    "a client that held more": (
+        RunBuilder(edit_document=put("conditions", "self_test", "events_per_s", value=10**6)),
+        "conditions.self_test.events_per_s",
+    ),
+    "a client that was not tested": (
+        RunBuilder(edit_document=put("conditions", "self_test", value=None)),
+        "conditions.self_test",
+    ),
+    "a test that no launch tells": (
+        RunBuilder(
+            self_test=None, edit_document=put("conditions", "self_test", value=HELD.to_json())
+        ),
+        "conditions.self_test",
     ),
     "a launch without what was read back": (
         RunBuilder(edit_journal=altered("launch", read_back=None)),

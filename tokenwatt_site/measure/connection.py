@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import selectors
+import select
 import socket
 import ssl
 import struct
@@ -150,21 +150,25 @@ class Connection:
         ended: the engine has closed its side.
         heard_ns: when something of its exchange last came, as the client counts time.
         kept: it was open before its exchange, so the server may have closed it meanwhile.
-        mask: the selector events it waits for.
+        descriptor: of its socket.
+        closed: by us.
+        mask: the events it waits for, as `select.poll` numbers them.
         unsent: what is left to send of what was put.
     """
 
     __slots__ = (
         "_dialled",
         "_request",
+        "_socket",
         "_tls",
+        "closed",
         "connecting",
+        "descriptor",
         "ended",
         "exchange",
         "heard_ns",
         "kept",
         "mask",
-        "sock",
         "unsent",
     )
 
@@ -174,10 +178,12 @@ class Connection:
         Raises:
             OSError: at once refused, or no descriptor or port is left.
         """
-        self.sock = socket.socket(family, socket.SOCK_STREAM)
+        self._socket = socket.socket(family, socket.SOCK_STREAM)
+        self.descriptor = self._socket.fileno()
+        self.closed = False
         self.connecting = True
         self.ended = False
-        self.mask = selectors.EVENT_WRITE
+        self.mask = select.POLLOUT
         self.exchange: Exchange | None = None
         self.heard_ns = 0
         self.kept = False
@@ -186,15 +192,19 @@ class Connection:
         self._request = b""
         self._tls = tls
         try:
-            self.sock.settimeout(0)
-            self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._socket.settimeout(0)
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if _KERNEL_STAMPS:
-                self.sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+                self._socket.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
             with contextlib.suppress(BlockingIOError):
-                self.sock.connect(address)  # type: ignore[arg-type]  # as getaddrinfo gave it
+                self._socket.connect(address)  # type: ignore[arg-type]  # as getaddrinfo gave it
         except BaseException:
-            self.sock.close()
+            self._socket.close()
             raise
+
+    def close(self) -> None:
+        self.closed = True
+        self._socket.close()
 
     def advance(self) -> None:
         """Go on connecting, as far as that goes without waiting.
@@ -203,7 +213,7 @@ class Connection:
             OSError: nobody there, lost, or TLS failed; `strerror` says why.
         """
         if not self._dialled:
-            if code := self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            if code := self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
                 raise OSError(code, os.strerror(code))
             self._dialled = True
             if self._tls is not None:
@@ -211,7 +221,7 @@ class Connection:
         elif self._tls is not None:
             self.send()
             with contextlib.suppress(BlockingIOError):
-                received = self.sock.recv(_READ_BYTES)
+                received = self._socket.recv(_READ_BYTES)
                 if not received:
                     raise OSError(errno.ECONNRESET, "closed during the TLS handshake")
                 self._handshake(self._tls, received)
@@ -239,7 +249,7 @@ class Connection:
             self._put_raw(request if self._tls is None else self._tls.encrypt(request))
         try:
             while self.unsent:
-                self.unsent = self.unsent[self.sock.send(self.unsent) :]
+                self.unsent = self.unsent[self._socket.send(self.unsent) :]
         except BlockingIOError:
             pass
         except OSError:
@@ -257,9 +267,10 @@ class Connection:
             OSError: the connection is lost.
         """
         if not _KERNEL_STAMPS:
-            return self._decrypted(self.sock.recv(_READ_BYTES)), None
-        data, ancillary, _, _ = self.sock.recvmsg(_READ_BYTES, _ANCILLARY_BYTES)
-        data = self._decrypted(data)
+            return self._decrypted(self._socket.recv(_READ_BYTES)), None
+        data, ancillary, _, _ = self._socket.recvmsg(_READ_BYTES, _ANCILLARY_BYTES)
+        if self._tls is not None or not data:
+            data = self._decrypted(data)
         if not ancillary or len(ancillary[0][2]) < _TIMESPEC.size:
             return data, None
         seconds, nanoseconds = _TIMESPEC.unpack_from(ancillary[0][2])

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from tokenwatt_site.evidence import RequestRecord, Status
 from tokenwatt_site.measure.framing import ResponseFraming
 from tokenwatt_site.measure.stream import StreamParser, StreamSummary, error_text
 
 _MAX_PLAIN_BYTES = 64 << 10
-
-Read: TypeAlias = tuple[int, int, int, bytes]
-"""(stamp_ns, exact_ns, merged_ns, body): the arguments of `StreamParser.feed`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,33 +26,40 @@ class Exchange:
     """What is known of one request. Framed with each read, parsed when there is time.
 
     Attributes:
+        number: its place in the trial, in order of `due_ns`.
+        dialled_ns: when a connection was opened for it; None where an open one was there.
+        connected_ns: when that was ready. Both are later than `sent_ns` where a kept connection
+            turned out to be closed.
         sent_ns: just before its first byte was sent.
         fate: how the transport ended; None while it has not, OK when the response is whole.
         end_ns: when it ended.
         message: what the transport has to say to its end.
         record: final, once it ended and everything is parsed.
-        queued: it waits to be parsed.
     """
 
     __slots__ = (
         "_parser",
         "_plain",
-        "_reads",
         "answered",
+        "connected_ns",
+        "dialled_ns",
         "end_ns",
         "fate",
         "framing",
         "message",
+        "number",
         "planned",
-        "queued",
         "record",
         "redialled",
         "sent_ns",
     )
 
-    def __init__(self, planned: PlannedRequest) -> None:
+    def __init__(self, number: int, planned: PlannedRequest) -> None:
+        self.number = number
         self.planned = planned
         self.framing = ResponseFraming()
+        self.dialled_ns: int | None = None
+        self.connected_ns: int | None = None
         self.sent_ns: int | None = None
         self.answered = False
         self.redialled = False
@@ -65,32 +67,18 @@ class Exchange:
         self.end_ns = planned.due_ns
         self.message = ""
         self.record: RequestRecord | None = None
-        self.queued = False
         self._parser = StreamParser()
         self._plain = b""
-        self._reads: deque[Read] = deque()
 
-    def take(self, stamp_ns: int, exact_ns: int, merged_ns: int, data: bytes) -> bool:
-        """Take what was read from the socket; True when the response is over."""
-        self.answered = True
-        body = self.framing.feed(data)
-        if body:
-            self._reads.append((stamp_ns, exact_ns, merged_ns, body))
-        return self.framing.over
+    def parse(self, stamp_ns: int, exact_ns: int, merged_ns: int, body: bytes) -> None:
+        """Take a piece of the body, in order, with its times; see `StreamParser.feed`."""
+        if self.framing.status == 200:
+            self._parser.feed(stamp_ns, exact_ns, merged_ns, body)
+        else:
+            self._plain = (self._plain + body)[:_MAX_PLAIN_BYTES]
 
-    def parse(self, reads: int) -> bool:
-        """Parse at most so many reads; True when none is left."""
-        while self._reads and reads > 0:
-            reads -= 1
-            read = self._reads.popleft()
-            if self.framing.status == 200:
-                self._parser.feed(*read)
-            else:
-                self._plain = (self._plain + read[3])[:_MAX_PLAIN_BYTES]
-        return not self._reads
-
-    def conclude(self, repeat: int, trial: int) -> str:
-        """Make the record, once the exchange has ended and is parsed; return what went wrong."""
+    def conclude(self, repeat: int, trial: int) -> tuple[str, RequestRecord]:
+        """Once it ended and everything is parsed: return what went wrong, and the record."""
         summary = self._parser.summary()
         # A connection that breaks after [DONE] takes nothing away.
         whole = self.fate is Status.OK or (self.fate is Status.DISCONNECTED and summary.ended)
@@ -98,17 +86,10 @@ class Exchange:
             summary = self._parser.finish(self.end_ns, 0)
         status, message = self._judge(summary, whole=whole)
         self.record = self._make(repeat, trial, summary, status, self.end_ns)
-        return message
+        return message, self.record
 
-    def snapshot(self, repeat: int, trial: int, now_ns: int) -> RequestRecord:
-        """Return the record, or what is known so far as CENSORED.
-
-        Its `end_ns` is then the moment until which nothing is unknown: of reads that wait to be
-        parsed, the first.
-        """
-        if self.record is not None:
-            return self.record
-        known_ns = min(now_ns, self._reads[0][0]) if self._reads else now_ns
+    def snapshot(self, repeat: int, trial: int, known_ns: int) -> RequestRecord:
+        """Return what is known until `known_ns` of one that has no record yet, as CENSORED."""
         return self._make(repeat, trial, self._parser.summary(), Status.CENSORED, known_ns)
 
     def _judge(self, summary: StreamSummary, *, whole: bool) -> tuple[Status, str]:
@@ -149,6 +130,8 @@ class Exchange:
             trial=trial,
             row=planned.row,
             due_ns=planned.due_ns,
+            dialled_ns=self.dialled_ns,
+            connected_ns=self.connected_ns,
             sent_ns=self.sent_ns,
             first_ns=summary.first_ns,
             last_ns=summary.last_ns,

@@ -18,6 +18,8 @@ _STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: [^\r\n]*)?")
 _HEADER = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[ \t]*([^\r\n\0]*?)[ \t]*")
 _CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*(?:;[^\r\n]*)?\r\n")
 _LENGTH = re.compile(r"[0-9]{1,15}")
+_USUAL_DIGITS = 3
+_USUAL_SIZES = {b"%x" % size: size for size in range(1, 16**_USUAL_DIGITS)}
 
 
 class _State(IntEnum):
@@ -69,13 +71,16 @@ class ResponseFraming:
 
     def feed(self, data: bytes) -> bytes:
         """Take what was read from the connection; return the bytes of the body in it."""
-        parts: list[bytes] = []
         if self._state is _State.CHUNK_LINE and not self._buffer:
-            # The usual read of a stream: whole chunks, most often one, and nothing else.
-            at = self._whole_chunks(data, parts)
-            if at == len(data):
-                return parts[0] if len(parts) == 1 else b"".join(parts)
-            data = data[at:]
+            # The usual read of a stream: one whole chunk and nothing else.
+            line = data.find(b"\r\n", 0, _USUAL_DIGITS + 2)
+            size = _USUAL_SIZES.get(data[:line])
+            if size is not None and line + size + 4 == len(data) and data.endswith(b"\r\n"):
+                self._seen += size
+                if self._seen <= MAX_BODY_BYTES:
+                    return data[line + 2 : -2]
+                self._seen -= size
+        parts: list[bytes] = []
         self._buffer = self._buffer + data if self._buffer else data
         try:
             while not self.over and _STEPS[self._state](self, parts):
@@ -89,24 +94,6 @@ class ResponseFraming:
             self._buffer = b""
             self.keep_alive = False
         return parts[0] if len(parts) == 1 else b"".join(parts)
-
-    def _whole_chunks(self, data: bytes, parts: list[bytes]) -> int:
-        """Take the whole chunks that `data` begins with; return where they end."""
-        at, end = 0, len(data)
-        while at < end:
-            line = _CHUNK_LINE.match(data, at)
-            if line is None:
-                break
-            size = int(line.group(1), 16)
-            start = line.end()
-            after = start + size
-            whole = size > 0 and data[after : after + 2] == b"\r\n"
-            if not whole or self._seen + size > MAX_BODY_BYTES:
-                break
-            parts.append(data[start:after])
-            self._seen += size
-            at = after + 2
-        return at
 
     def eof(self) -> None:
         """Say that the server closed the connection; ends a body that has no other end."""

@@ -27,6 +27,7 @@ from tokenwatt_site.errors import (
 from tokenwatt_site.goodput import bracket
 from tokenwatt_site.journal import Entry
 from tokenwatt_site.measure import search
+from tokenwatt_site.measure.capacity import require_start, room
 from tokenwatt_site.measure.client import Target
 from tokenwatt_site.measure.clock import utc_now
 from tokenwatt_site.measure.credential import authorisation
@@ -34,11 +35,13 @@ from tokenwatt_site.measure.endpoint import read_back
 from tokenwatt_site.measure.engine import RunningEngine, attach, launch
 from tokenwatt_site.measure.power import PowerMeter, Sampler, open_meter
 from tokenwatt_site.measure.preflight import compare, preflight
+from tokenwatt_site.measure.selftest import self_test
 from tokenwatt_site.measure.trial import Progress, run_trial
 from tokenwatt_site.measure.workfolder import Measured, WorkFolder
+from tokenwatt_site.run import SelfTest
 from tokenwatt_site.spec import Spec
 from tokenwatt_site.trials import Trial, read_trials
-from tokenwatt_site.validity import fault, highest_rate_urps, verdict
+from tokenwatt_site.validity import Fault, fault, highest_rate_urps, verdict
 from tokenwatt_site.workload import (
     SEED_RULE,
     Realisation,
@@ -92,6 +95,7 @@ class _Launched:
     repeat: int
     engine: RunningEngine
     realisation: Realisation
+    self_test: SelfTest
 
     @property
     def chat_overhead(self) -> int:
@@ -200,6 +204,12 @@ class _Session:
         ready = preflight(
             spec, engine.url, facts, lambda row, tokens: prompt(spec.endpoint, key, row, tokens)
         )
+        realisation = self._workload.realisation(
+            repeat, lead_in=protocol.lead_in, scored=protocol.scored, tail=protocol.tail
+        )
+        name = facts.name or "the engine"
+        self._events.say(f"repeat {repeat} of {protocol.repeats}: {name} passed the preflight")
+        held = self_test(spec, realisation)
         launch_line = self._journal.append(
             "launch",
             repeat=repeat,
@@ -211,17 +221,15 @@ class _Session:
             accepts_unknown_model=ready.accepts_unknown_model,
             repeat_cached_tokens=ready.repeat_cached_tokens,
             longest_asked=ready.longest_asked,
+            self_test=held.to_json(),
         )
+        require_start(spec, realisation, held)
+        self._events.say(room(spec, realisation, held))
         if engine.started is None and repeat > 1:
             self._events.say(
                 "this engine does not tell when it started: whether it was restarted since the"
                 " last repeat is your word, and the page says so"
             )
-        name = facts.name or "the engine"
-        self._events.say(f"repeat {repeat} of {protocol.repeats}: {name} passed the preflight")
-        realisation = self._workload.realisation(
-            repeat, lead_in=protocol.lead_in, scored=protocol.scored, tail=protocol.tail
-        )
         broken_off = sum(
             line.event == "trial_end" and line.data["repeat"] == repeat
             for line in self._journal.lines
@@ -232,7 +240,7 @@ class _Session:
                 " INVALID"
             )
         with self._sampling():
-            self._search(_Launched(launch_line, repeat, engine, realisation))
+            self._search(_Launched(launch_line, repeat, engine, realisation, held))
 
     def _require_new_launch(self, repeat: int, engine: RunningEngine) -> None:
         starts = {
@@ -261,7 +269,7 @@ class _Session:
             rate := search.next_rate(
                 seen,
                 start_urps=start,
-                max_urps=highest_rate_urps(self._spec, launched.realisation),
+                max_urps=highest_rate_urps(self._spec, launched.realisation, launched.self_test),
                 ratio=protocol.bracket_ratio,
                 predicted=previous is not None,
             )
@@ -306,8 +314,7 @@ class _Session:
             Problem(
                 f"INVALID {times} times at {trial.rate_urps / 1e6:g} requests/s:"
                 f" {found.reason if found else ''}",
-                remedy="The client needs a processor core to itself. When other load has ended:"
-                f" tokenwatt-site measure --resume {self.work.path}"
+                remedy=f"{_mended(found)} tokenwatt-site measure --resume {self.work.path}"
                 if found is not None and found.transient
                 else "Correct the spec, and start a new measurement.",
             )
@@ -341,7 +348,8 @@ class _Session:
             # Asking an attached engine takes a connection; the hot path must not wait for it.
             alive=engine.alive if spec.endpoint.start == "launch" else lambda: True,
             report=self._events.progress,
-            keep=lambda records: self.work.keep_requests(number, records),
+            keep=self.work.begin_requests(number),
+            folder=self.work.path,
         )
         self.work.keep_requests(number, offered.records)
         end = self._journal.append(
@@ -354,6 +362,7 @@ class _Session:
             connects=offered.connects,
             redials=offered.redials,
             errors=list(offered.errors),
+            client_cpu_ppm=offered.cpu_ns * 1_000_000 // max(1, offered.wall_ns),
         )
         trial = Trial.from_journal(launched.line, start, end, launched.realisation, offered.records)
         return trial, offered.errors
@@ -382,6 +391,12 @@ class _Session:
             yield
         finally:
             self.work.keep_power(sampler.stop())
+
+
+def _mended(found: Fault) -> str:
+    if found.causes == ("client",):
+        return "The client needs a processor core to itself. When other load has ended:"
+    return "When the way to the engine is free:"
 
 
 def _trial_line(trial: Trial, outcome: str, reason: str | None) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from tokenwatt_site.evidence import RequestRecord, Status
-from tokenwatt_site.goodput import Outcome, decide, judge, order_statistic
+from tokenwatt_site.goodput import Outcome, Tally, decide
 from tokenwatt_site.measure.client import Offered, PlannedRequest, Target, offer
 from tokenwatt_site.measure.endpoint import request_body
 from tokenwatt_site.spec import Objective, Spec
@@ -71,7 +72,8 @@ def run_trial(
     trials_left: int,
     alive: Callable[[], bool],
     report: Callable[[Progress], None],
-    keep: Callable[[tuple[RequestRecord, ...]], None],
+    keep: Callable[[Sequence[RequestRecord]], None],
+    folder: Path,
 ) -> Offered:
     """Offer `realisation` at `rate_urps` until the verdict is certain.
 
@@ -90,25 +92,17 @@ def run_trial(
         trials_left: for the progress display.
         alive: tells at once whether the engine's process is there; called while requests run.
         report: takes the progress, about twice a second; must return at once.
-        keep: takes what was seen, at most half a second ago, of a trial that is broken off.
+        keep: takes records as their requests end, about twice a second, and of a trial that is
+            broken off also those of the requests that were open.
+        folder: see `offer`.
     """
     key = trial_key(nonce, spec.configuration_id, repeat, trial)
     plan = plan_requests(spec, realisation, rate_urps, key, chat_overhead)
-    scored_rows = realisation.scored_rows
-    scored_end_ns = plan[scored_rows[-1]].due_ns
+    standing = _Standing(spec.setup.slo, realisation)
 
-    latest: Sequence[RequestRecord] = ()
-
-    def watch(now_ns: int, records: Sequence[RequestRecord]) -> bool:
-        nonlocal latest
-        latest = records
-        scored = [r for r in records if r.row in scored_rows]
-        judgements = [judge(o, scored, realisation.scored - len(scored)) for o in spec.setup.slo]
-        outcome = decide(judgements)
-        done = sum(r.status is not Status.CENSORED for r in scored)
-        finished = done == realisation.scored
-        in_flight = sum(r.status is Status.CENSORED for r in records)
-        ended = [r for r in scored if r.status is not Status.CENSORED]
+    def watch(now_ns: int, ended: Sequence[RequestRecord], still: Sequence[RequestRecord]) -> bool:
+        keep(ended)
+        standing.see(ended, still)
         report(
             Progress(
                 repeat=repeat,
@@ -116,18 +110,17 @@ def run_trial(
                 trials_left=trials_left,
                 rate_urps=rate_urps,
                 now_ns=now_ns,
-                scored_end_ns=scored_end_ns,
-                sent=len(records),
-                in_flight=in_flight,
+                scored_end_ns=plan[realisation.scored_rows[-1]].due_ns,
+                sent=standing.ended + len(still),
+                in_flight=len(still),
                 scored=realisation.scored,
-                scored_done=done,
-                objectives=tuple(
-                    (o.label, _running_ms(o, ended), o.limit_ms) for o in spec.setup.slo
-                ),
-                outcome=outcome,
+                scored_done=standing.scored_done,
+                objectives=standing.running(),
+                outcome=standing.outcome,
             )
         )
-        return finished or outcome == "FAIL" or not alive()
+        finished = standing.scored_done == realisation.scored
+        return finished or standing.outcome == "FAIL" or not alive()
 
     try:
         offered = offer(
@@ -137,15 +130,60 @@ def run_trial(
             trial=trial,
             request_timeout_ns=round(spec.protocol.request_timeout_s * 1e9),
             watch=watch,
+            folder=folder,
         )
     except KeyboardInterrupt:
-        keep(tuple(latest))
+        keep(standing.still)
         raise
-    # A trial shorter than the watcher's interval was not looked at yet.
-    watch(max((r.end_ns for r in offered.records), default=0), offered.records)
+    # What ended since the watcher last looked.
+    final = [r for r in offered.records if r.status is not Status.CENSORED]
+    now_ns = max((r.end_ns for r in offered.records), default=0)
+    still = [r for r in offered.records if r.status is Status.CENSORED]
+    watch(now_ns, [r for r in final if r.row not in standing.rows], still)
     return offered
 
 
-def _running_ms(objective: Objective, ended: Sequence[RequestRecord]) -> float | None:
-    value = order_statistic(objective.metric, ended, objective.quantile)
-    return None if value is None else value / 1e6
+class _Standing:
+    """How a trial stands: counted as requests end, so that looking at it costs what is new.
+
+    Attributes:
+        ended: how many requests ended.
+        rows: of these.
+        scored_done: how many of them are scored.
+        still: the requests that are open.
+        outcome: of all objectives so far.
+    """
+
+    def __init__(self, slo: Sequence[Objective], realisation: Realisation) -> None:
+        self._slo = slo
+        self._scored_rows = realisation.scored_rows
+        self._tallies = [Tally(objective) for objective in slo]
+        self.rows: set[int] = set()
+        self.scored_done = 0
+        self.still: Sequence[RequestRecord] = ()
+        self.outcome: Outcome = "UNDECIDED"
+
+    @property
+    def ended(self) -> int:
+        return len(self.rows)
+
+    def see(self, ended: Sequence[RequestRecord], still: Sequence[RequestRecord]) -> None:
+        """Take the records that became final since the last call, and those of the open ones."""
+        for record in ended:
+            self.rows.add(record.row)
+            if record.row in self._scored_rows:
+                self.scored_done += 1
+                for tally in self._tallies:
+                    tally.add(record)
+        self.still = still
+        scored = [record for record in still if record.row in self._scored_rows]
+        pending = len(self._scored_rows) - self.scored_done - len(scored)
+        self.outcome = decide([tally.judgement(scored, pending) for tally in self._tallies])
+
+    def running(self) -> tuple[tuple[str, float | None, float], ...]:
+        """Return of each objective its label, its running quantile and its limit, in ms."""
+        values = [tally.running_ns() for tally in self._tallies]
+        return tuple(
+            (objective.label, None if value is None else value / 1e6, objective.limit_ms)
+            for objective, value in zip(self._slo, values, strict=True)
+        )

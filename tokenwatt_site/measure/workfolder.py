@@ -6,7 +6,8 @@ import fcntl
 import os
 import platform
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -17,6 +18,7 @@ from tokenwatt_site.errors import EnvironmentProblem, Problem
 from tokenwatt_site.evidence import (
     PowerLog,
     RequestRecord,
+    RequestWriter,
     decode_power,
     decode_requests,
     encode_power,
@@ -78,8 +80,28 @@ class WorkFolder:
     def __exit__(self, *_: object) -> None:
         self._lock.close()
 
+    def begin_requests(self, trial: int) -> Callable[[Sequence[RequestRecord]], None]:
+        """Return what keeps records of a trial while it runs.
+
+        They are in a file of their own, in the order in which they ended, for whoever wants to know
+        what was seen of a trial that was broken off; evidence is what `keep_requests` gets.
+        """
+        path, writer = self._running(trial), RequestWriter()
+        self._write(path.name, writer.header())
+
+        def keep(records: Sequence[RequestRecord]) -> None:
+            with self._named_errors(path), path.open("ab") as handle:
+                handle.write(writer.lines(records))
+
+        return keep
+
     def keep_requests(self, trial: int, records: tuple[RequestRecord, ...]) -> None:
+        """Keep all records of a trial that ended, in their order."""
         self._write(f"requests-{trial:04d}.jsonl", encode_requests(records))
+        self._running(trial).unlink(missing_ok=True)
+
+    def _running(self, trial: int) -> Path:
+        return self.path / f"requests-{trial:04d}.running.jsonl"
 
     def keep_power(self, log: PowerLog) -> None:
         launches = sum(line.event == "launch" for line in self.journal.lines)
@@ -110,6 +132,7 @@ class WorkFolder:
                 ReadBack.model_validate_json(canonical_bytes(item)) for item in told.read_back
             ),
             stamps=told.stamps,
+            self_test=told.self_test,
         )
         return Measured(
             spec=spec,
@@ -136,8 +159,13 @@ class WorkFolder:
 
     def _write(self, name: str, data: bytes) -> None:
         path = self.path / name
-        try:
+        with self._named_errors(path):
             path.write_bytes(data)
+
+    @contextmanager
+    def _named_errors(self, path: Path) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
             raise EnvironmentProblem(
                 Problem(f"cannot be written ({error.strerror})", file=str(path))

@@ -223,6 +223,9 @@ def _trial_table(trials: Sequence[TrialClaim]) -> Table:
         "Failed requests",
         *(f"{label}: misses / allowed" for label in objectives),
         "Output tok/s",
+        "Dispatch lag p99, ms",
+        "Stamp uncertainty p99, ms",
+        "Client, % of a processor",
     )
     rows = tuple(
         (
@@ -238,10 +241,17 @@ def _trial_table(trials: Sequence[TrialClaim]) -> Table:
             "not known: stopped early"
             if t.output_tokens_per_s is None
             else text.number(t.output_tokens_per_s, 1),
+            _known(t.lag_p99_ms, 3),
+            _known(t.uncertainty_p99_ms, 3),
+            _known(t.client_cpu_percent, 0),
         )
         for t in trials
     )
     return head, rows
+
+
+def _known(value: float | None, decimals: int) -> str:
+    return text.NOT_MEASURED if value is None else text.number(value, decimals)
 
 
 def _distributions(claims: Claims, slo: Sequence[Objective]) -> Iterator[Figure]:

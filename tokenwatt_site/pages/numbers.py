@@ -10,7 +10,7 @@ from typing import Literal
 from tokenwatt_site.configuration import Configuration
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.pages import figures, text
-from tokenwatt_site.run import Claims, MetricClaim
+from tokenwatt_site.run import Claims, MetricClaim, SelfTest
 
 _CARDS = "Cards for equal goodput"
 _CARDS_NOTE = f"{_CARDS} = 64 × reference goodput ÷ configuration goodput, rounded up."
@@ -138,6 +138,37 @@ def number_rows(configuration: Configuration) -> Iterator[NumberRow]:
     else:
         why = f"{text.NOT_MEASURED}: the accuracy gate was not run"
         yield NumberRow("Accuracy", None, label, why, kind="missing")
+    yield from _client_rows(configuration.headline.run.conditions.self_test)
+
+
+_LIMITED_BY = {
+    "client": "the next step was not held",
+    "emitter": "at least; the server of the test fell behind",
+    "asked": "at least; twice what the spec may ask was held",
+}
+
+
+def _client_rows(test: SelfTest | None) -> Iterator[NumberRow]:
+    """What the client could hold, and with what error, by its self-test before the load."""
+    group, label = "Client, before the load", "What the client could hold"
+    if test is None:
+        why = f"{text.NOT_MEASURED}: no self-test is recorded"
+        yield NumberRow(group, None, label, why, kind="missing")
+        return
+    events, limited = f"{test.events_per_s:,}", _LIMITED_BY[test.limited_by]
+    yield NumberRow(group, None, label, events, "events/s", limited)
+    requests = text.number(test.requests_urps / 1e6, 1)
+    yield NumberRow(group, None, "The same in requests", requests, "requests/s", limited)
+    stamped = f"{test.stamps} stamps" if test.stamps == "kernel" else "stamps in user space"
+    for name, found, how in (
+        ("Error of its first token p99", test.first_token_error_p99_ns, stamped),
+        ("Its dispatch lag p99", test.dispatch_lag_p99_ns, ""),
+    ):
+        if found is None:
+            why = f"{text.NOT_MEASURED}: no request was answered in time"
+            yield NumberRow(group, None, name, why, kind="missing")
+        else:
+            yield NumberRow(group, None, name, text.number(found / 1e6, 3), "ms", how)
 
 
 def _number_row(configuration: Configuration, claim: MetricClaim) -> NumberRow:

@@ -175,9 +175,12 @@ def _check_realisations(run: Run, journal: Sequence[Entry]) -> None:
 
 
 def _check_conditions(run: Run, journal: Sequence[Entry]) -> None:
-    """Check what the run says of engine, stamps and read-back; `measure` takes it from here."""
+    """Check what the run says of engine, client and read-back; `measure` takes it from here."""
     journal_tells, run_says = Told.by(journal), run.conditions.to_json()
     what = "is not what the journal tells"
     expect_equal("simulated", run.simulated, journal_tells.simulated, what)
     expect_equal("conditions.stamps", run_says["stamps"], journal_tells.stamps, what)
     expect_equal("conditions.read_back", run_says["read_back"], journal_tells.read_back, what)
+    held = journal_tells.self_test
+    told = None if held is None else held.to_json()
+    expect_equal("conditions.self_test", run_says["self_test"], told, what)

@@ -133,12 +133,22 @@ def check_requests(records: Sequence[RequestRecord]) -> None:
 
 
 def _faults(r: RequestRecord) -> Iterator[str]:
+    yield from _connection_faults(r)
     yield from _time_faults(r)
     yield from _token_faults(r)
     if r.status is Status.OK and (
         None in (r.sent_ns, r.first_ns, r.last_ns) or r.output_tokens != r.output_asked
     ):
         yield "is called complete, and lacks a time or tokens"
+
+
+def _connection_faults(r: RequestRecord) -> Iterator[str]:
+    if r.dialled_ns is None:
+        return
+    if r.dialled_ns < r.due_ns - CLOCK_SLACK_NS:
+        yield "was dialled for before it was due"
+    if r.connected_ns is not None and r.connected_ns < r.dialled_ns:
+        yield "was connected before it was dialled for"
 
 
 def _time_faults(r: RequestRecord) -> Iterator[str]:

@@ -1,0 +1,321 @@
+"""How the client's self-test climbs, and when a load counts as held. Pure; no input or output.
+
+Rates go up by about doubling, from twice what the search begins with to twice what it may ever ask,
+until one is not held. Held means what DESIGN 4 asks of a trial: at least 99.5% of the requests sent
+on time, dispatch lag and stamp uncertainty within the spec's tolerances at the 99th percentile;
+and, since here the truth is known, the error of first and last token within the latter as well.
+
+Where the server of the test was late itself the rate was not offered, and says nothing about the
+client: the test ends there, and what was held before is the least that the client holds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+from tokenwatt_site.errors import EnvironmentProblem, Problem
+from tokenwatt_site.evidence import RequestRecord, Status
+from tokenwatt_site.goodput import quantile
+from tokenwatt_site.run import SelfTest
+from tokenwatt_site.spec import Spec
+from tokenwatt_site.validity import (
+    MAX_HELD_SHARE,
+    MIN_SENT_SHARE,
+    Tolerances,
+    highest_load_urps,
+    highest_rate_urps,
+)
+from tokenwatt_site.workload import Realisation
+
+MAX_RUNGS = 6
+"""An attempt takes little more than a second, so that the test takes no more than some ten."""
+
+SPARE_TRIES = 2
+"""Of all rungs together: a moment of other load on the machine is no verdict."""
+
+EMITTER_LAG_NS = 20_000_000
+"""p99 up to which the server of the test was on time: of a try's time, a fortieth."""
+
+FIRST_NS = 20_000_000
+MAX_TOKENS = 64
+MAX_ANSWER_NS = 320_000_000
+SPAN_NS = 800_000_000
+LEAST_REQUESTS = 12
+LEAST_URPS = 8_000_000
+_NEARLY = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """What the server of the test did in one attempt.
+
+    Attributes:
+        lag_p99_ns: how late its tokens were against its own schedule.
+        tokens_ns: by row of each answer sent in full, when its first and its last token were handed
+            to the kernel, by `time.monotonic_ns()`.
+    """
+
+    lag_p99_ns: int
+    tokens_ns: Mapping[int, tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What is asked in the test: answers of so many tokens, one each `interval_ns`.
+
+    They are like the workload's, but so short that a load is full within a third of a second. Then
+    there are more requests for the same tokens, which is more for the client to do.
+    """
+
+    tokens: int
+    interval_ns: int
+    input_tokens: int
+
+    @classmethod
+    def of(cls, spec: Spec, realisation: Realisation) -> Shape:
+        tokens = min(math.ceil(realisation.mean_output_tokens), MAX_TOKENS)
+        limits = [o.limit_ns for o in spec.setup.slo if o.metric == "tpot"]
+        return cls(
+            tokens=tokens,
+            interval_ns=min(*limits, MAX_ANSWER_NS // tokens, MAX_ANSWER_NS),
+            input_tokens=math.ceil(realisation.mean_input_tokens),
+        )
+
+    @property
+    def full_ns(self) -> int:
+        """How long after the first request is due the load is full."""
+        return FIRST_NS + (self.tokens - 1) * self.interval_ns
+
+
+def rungs(spec: Spec, realisation: Realisation, shape: Shape) -> tuple[int, ...]:
+    """Return the rates of the test in 1e-6 requests/s, rising.
+
+    At most MAX_RUNGS: where doubling would need more, the steps are greater.
+    """
+    # Of the test's short answers it takes more for the same tokens; rounded up, for the cap.
+    share = max(Fraction(1), Fraction(realisation.mean_output_tokens) / shape.tokens)
+    margin = math.ceil(Fraction(1_000_000, shape.tokens))
+    most = highest_rate_urps(spec, realisation, None)
+
+    def asking(urps: int) -> int:
+        return max(LEAST_URPS, math.ceil(urps * share / MAX_HELD_SHARE) + margin)
+
+    top = asking(most)
+    low = asking(min(round(spec.protocol.start_rate * 1e6), most))
+    # A last step that doubles by a tenth more is no reason for another.
+    steps = min(MAX_RUNGS - 1, math.ceil(math.log2(top / low) - _NEARLY))
+    return (*(round(low * (top / low) ** (step / steps)) for step in range(steps)), top)
+
+
+def due_ns(realisation: Realisation, urps: int) -> tuple[int, ...]:
+    """Return when the requests of one rung are due: the workload's gaps, at exactly this rate."""
+    count = max(LEAST_REQUESTS, urps * SPAN_NS // 10**15)
+    wanted = count * 10**15 // urps
+    gaps = [realisation.rows[i % len(realisation.rows)].gap for i in range(count)]
+    total, elapsed, due = max(1, sum(gaps)), 0, []
+    for gap in gaps:
+        due.append(elapsed * wanted // total)
+        elapsed += gap
+    return tuple(due)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What the client recorded of one attempt; `epoch_ns` is time 0 by `time.monotonic_ns()`."""
+
+    records: tuple[RequestRecord, ...]
+    epoch_ns: int
+    stamps: Literal["kernel", "user space"]
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What one rung gave, over the requests that came due once its load was full.
+
+    `on_time` of `scored` were sent on time and answered in full. Errors are None where none was, so
+    that there is nothing to compare.
+    """
+
+    requests_urps: int
+    events_per_s: int
+    scored: int
+    on_time: int
+    lag_p99_ns: int | None
+    first_error_p99_ns: int | None
+    last_error_p99_ns: int | None
+    uncertainty_p99_ns: int | None
+    emitter_lag_p99_ns: int
+    stamps: Literal["kernel", "user space"]
+
+    @property
+    def offered(self) -> bool:
+        """Whether the server of the test was on time, so that this rate was what was offered."""
+        return self.emitter_lag_p99_ns <= EMITTER_LAG_NS
+
+    def held(self, tolerances: Tolerances) -> bool:
+        bounds = (
+            (self.lag_p99_ns, tolerances.lag_ns),
+            (self.first_error_p99_ns, tolerances.stamp_ns),
+            (self.last_error_p99_ns, tolerances.stamp_ns),
+            (self.uncertainty_p99_ns, tolerances.stamp_ns),
+        )
+        within = all(found is not None and found <= limit for found, limit in bounds)
+        return self.offered and within and self.on_time >= MIN_SENT_SHARE * self.scored
+
+
+def compare(
+    told: Told,
+    truth: Truth,
+    *,
+    shape: Shape,
+    urps: int,
+    due: Sequence[int],
+    tolerances: Tolerances,
+) -> Attempt:
+    """Hold what the client recorded of one attempt against the truth.
+
+    Args:
+        told: what the client recorded.
+        truth: what the server did.
+        shape: of the answers.
+        urps: the rate, in 1e-6 requests/s.
+        due: when requests were due, in ns, rising.
+        tolerances: of the spec.
+    """
+    # Where all came due before the load was full, the later half stands for it.
+    from_ns = min(shape.full_ns, due[len(due) // 2])
+    lags: list[int] = []
+    first: list[int] = []
+    last: list[int] = []
+    uncertain: list[int] = []
+    on_time = 0
+    for r in told.records:
+        if r.due_ns < from_ns or r.sent_ns is None:
+            continue
+        lags.append(r.sent_ns - r.due_ns)
+        if r.status is not Status.OK or r.row not in truth.tokens_ns:
+            continue
+        on_time += lags[-1] <= tolerances.lag_ns
+        first_ns, last_ns = truth.tokens_ns[r.row]
+        first.append(abs(told.epoch_ns + (r.first_ns or 0) - first_ns))
+        last.append(abs(told.epoch_ns + (r.last_ns or 0) - last_ns))
+        uncertain.append(r.uncertainty_ns)
+    return Attempt(
+        requests_urps=urps,
+        events_per_s=urps * shape.tokens // 1_000_000,
+        scored=sum(due_ns >= from_ns for due_ns in due),
+        on_time=on_time,
+        lag_p99_ns=_p99(lags),
+        first_error_p99_ns=_p99(first),
+        last_error_p99_ns=_p99(last),
+        uncertainty_p99_ns=_p99(uncertain),
+        emitter_lag_p99_ns=truth.lag_p99_ns,
+        stamps=told.stamps,
+    )
+
+
+def _p99(values: Sequence[int]) -> int | None:
+    return quantile(values, 0.99) if values else None
+
+
+def climb(
+    rates_urps: Sequence[int], attempt: Callable[[int], Attempt], tolerances: Tolerances
+) -> SelfTest:
+    """Try rates, rising, until one is not held; return the highest that was.
+
+    Args:
+        rates_urps: what to try, in 1e-6 requests/s.
+        attempt: offers one of them.
+        tolerances: of the spec.
+    """
+    best: Attempt | None = None
+    spare = SPARE_TRIES
+    for urps in rates_urps:
+        seen = attempt(urps)
+        while not seen.held(tolerances) and spare > 0:
+            spare -= 1
+            seen = attempt(urps)
+        if not seen.held(tolerances):
+            return _result(best, seen, "client" if seen.offered else "emitter")
+        best = seen
+    return _result(best, seen, "asked")
+
+
+def _result(
+    best: Attempt | None, last: Attempt, limited_by: Literal["client", "emitter", "asked"]
+) -> SelfTest:
+    shown = best or last
+    return SelfTest(
+        events_per_s=best.events_per_s if best else 0,
+        requests_urps=best.requests_urps if best else 0,
+        first_token_error_p99_ns=shown.first_error_p99_ns,
+        dispatch_lag_p99_ns=shown.lag_p99_ns,
+        stamps=shown.stamps,
+        limited_by=limited_by,
+    )
+
+
+def require_start(spec: Spec, realisation: Realisation, test: SelfTest) -> None:
+    """See that the rate with which the search begins asks no more than half of what was held.
+
+    Raises:
+        EnvironmentProblem: it asks more; a trial would measure the client.
+    """
+    start_urps = min(
+        round(spec.protocol.start_rate * 1e6), highest_rate_urps(spec, realisation, None)
+    )
+    if start_urps <= highest_load_urps(test, realisation):
+        return
+    needed = math.ceil(start_urps * Fraction(realisation.mean_output_tokens) / MAX_HELD_SHARE)
+    raise EnvironmentProblem(
+        Problem(
+            "this machine holds too little of the load for a client to measure with: a trial would"
+            " be about the client",
+            field="protocol.start_rate",
+            found=_words(test),
+            expected=f"{math.ceil(needed / 1e6):,} events/s, twice what"
+            f" {start_urps / 1e6:g} requests/s ask",
+            remedy="Use a machine with free processor cores, of which the client needs one to"
+            " itself; or lower protocol.start_rate, or ask for fewer output tokens.",
+        )
+    )
+
+
+def room(spec: Spec, realisation: Realisation, test: SelfTest) -> str:
+    """Say what the client held, and how high the search may go where that is less than asked."""
+    words = f"the client held {_words(test)}"
+    most_urps = highest_rate_urps(spec, realisation, None)
+    if (capped_urps := highest_rate_urps(spec, realisation, test)) < most_urps:
+        words += (
+            f"; the search ends at half of that, {capped_urps / 1e6:.3f} requests/s, and not at"
+            f" {most_urps / 1e6:.3f}"
+        )
+    return words
+
+
+_LIMITED = {
+    "client": "no more",
+    "emitter": "more could not be tried, as the server of the test fell behind",
+    "asked": "twice what the spec may ask",
+}
+
+
+def _words(test: SelfTest) -> str:
+    errors = ", ".join(
+        f"{what} p99 {'unknown' if found is None else f'{found / 1e6:.3f} ms'}"
+        for what, found in (
+            ("first token off by", test.first_token_error_p99_ns),
+            ("dispatch lag", test.dispatch_lag_p99_ns),
+        )
+    )
+    if test.events_per_s == 0:
+        by = "the client" if test.limited_by == "client" else "the server of the test"
+        return f"not even the lowest load tried, limited by {by} ({errors})"
+    return (
+        f"{test.events_per_s:,} events/s in {test.requests_urps / 1e6:,.1f} requests/s,"
+        f" {_LIMITED[test.limited_by]} ({errors})"
+    )

@@ -1,0 +1,173 @@
+"""The connections of a trial: opened before they are needed, kept while few are idle, dropped."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import time
+
+from tokenwatt_site.measure.connection import Connection, Target
+from tokenwatt_site.measure.tls import TlsStream, trusted_context
+
+READABLE = select.POLLIN
+WRITABLE = select.POLLOUT
+
+# Idle connections: the last one taken is replaced ahead of the next request. Few are kept, and more
+# only where the engine answers many at once, because one that gives a thread to each connection is
+# filled up by idle ones: llama.cpp's server has slots + 4 threads, and 24 idle connections stopped
+# it for its keep-alive time of 5 s (xllamacpp 2026.10.11549). TLS ends in front of an engine, in
+# servers made for thousands; a handshake takes two round trips and a part of this thread's time, so
+# more of them are done ahead, for a burst of requests.
+_PRECONNECTED = 2
+_MOST_IDLE = 3
+_SPARES, _SECURE_SPARES = 1, 16
+_ANSWERING_PER_IDLE = 16
+_PRECONNECT_NS = 2_000_000_000
+
+
+class Pool:
+    """All connections to one target, without a limit on their number.
+
+    Attributes:
+        opened: how many were opened so far.
+        dialling: how many with a request are not ready to carry it yet.
+        answering: how many requests are being answered now; the client counts.
+    """
+
+    def __init__(self, target: Target) -> None:
+        """Look up where to connect to; nothing is opened yet.
+
+        Raises:
+            UsageError: the host has no address.
+        """
+        self._family, self._address = target.resolve()
+        self._host = target.host
+        self._context = trusted_context() if target.secure else None
+        self._spares = _SECURE_SPARES if target.secure else _SPARES
+        # Both take and give the same values; Linux's own does not slow down with their number.
+        self._poll = select.epoll() if hasattr(select, "epoll") else select.poll()
+        self._poll_unit_s = 1.0 if hasattr(select, "epoll") else 1e-3
+        self._connections: dict[int, Connection] = {}  # by descriptor
+        self._idle: list[Connection] = []
+        self._opening = 0
+        self.opened = self.dialling = self.answering = 0
+
+    def preconnect(self, requests: int) -> None:
+        """Open the first connections, before so many requests, and wait until they are ready."""
+        for _ in range(min(max(_PRECONNECTED, self._spares), requests)):
+            self._open_spare()
+        deadline_ns = time.monotonic_ns() + _PRECONNECT_NS
+        while self._opening and time.monotonic_ns() < deadline_ns:
+            for connection, _ in self.poll(0.05):
+                self.tend(connection)
+
+    def poll(self, timeout_s: float) -> list[tuple[Connection, int]]:
+        """Wait for something to do at most so long, to the millisecond above; return it."""
+        ready = self._poll.poll(timeout_s / self._poll_unit_s)
+        connections = self._connections
+        return [(connections[descriptor], mask) for descriptor, mask in ready]
+
+    def take(self) -> Connection | None:
+        """Return an idle connection, if there is one."""
+        if not self._idle:
+            return None
+        connection = self._idle.pop()
+        connection.kept = True
+        return connection
+
+    def replace_taken(self) -> None:
+        """Open connections ahead of the next requests."""
+        if len(self._idle) + self._opening < self._spares:
+            self._open_spare()
+
+    def dial(self) -> Connection:
+        """Open a connection for a request.
+
+        Raises:
+            OSError: at once refused, or no descriptor or port is left.
+        """
+        connection = self._open()
+        self.dialling += 1
+        return connection
+
+    def tend(self, connection: Connection) -> None:
+        """Do what a connection without a request is ready for."""
+        with contextlib.suppress(OSError):  # a request that needs one will tell
+            if connection.connecting:
+                self.advance(connection)
+                if not connection.connecting:
+                    self.keep(connection)
+            elif connection.receive()[0] or connection.ended:
+                self.drop(connection)  # closed, or bytes nobody asked for
+
+    def advance(self, connection: Connection) -> None:
+        """Go on connecting.
+
+        Raises:
+            OSError: it failed, and is dropped; `strerror` says why.
+        """
+        try:
+            connection.advance()
+        except OSError:
+            self.drop(connection)
+            raise
+        if connection.connecting:
+            self.await_(connection)
+        else:
+            self._count_connecting(connection)
+
+    def keep(self, connection: Connection) -> None:
+        """Keep a connection as idle that has no request any more, or drop it."""
+        # Above the spares, so that a connection that comes back was not replaced for nothing.
+        most = max(_MOST_IDLE, 2 * self._spares, self.answering // _ANSWERING_PER_IDLE)
+        connection.exchange = None
+        if len(self._idle) >= most or connection.ended or connection.unsent:
+            self.drop(connection)
+            return
+        self._idle.append(connection)
+        self.await_(connection)
+
+    def await_(self, connection: Connection) -> None:
+        """Wait for bytes to read, and to be able to write where some are left."""
+        mask = READABLE | (WRITABLE if connection.unsent else 0)
+        if mask != connection.mask:
+            connection.mask = mask
+            self._poll.modify(connection.descriptor, mask)
+
+    def drop(self, connection: Connection) -> None:
+        """Close a connection, whatever it does; again is harmless."""
+        if connection.closed:
+            return
+        if connection.connecting:
+            self._count_connecting(connection)
+        if connection in self._idle:
+            self._idle.remove(connection)
+        self._poll.unregister(connection.descriptor)
+        del self._connections[connection.descriptor]
+        connection.close()
+
+    def close(self) -> None:
+        """Drop all connections."""
+        for connection in tuple(self._connections.values()):
+            self.drop(connection)
+        if hasattr(self._poll, "close"):
+            self._poll.close()
+
+    def _open_spare(self) -> None:
+        with contextlib.suppress(OSError):  # the request that needs one will tell
+            self._open()
+            self._opening += 1
+
+    def _open(self) -> Connection:
+        tls = None if self._context is None else TlsStream(self._context, self._host)
+        connection = Connection(self._family, self._address, tls)
+        self._connections[connection.descriptor] = connection
+        self._poll.register(connection.descriptor, connection.mask)
+        self.opened += 1
+        return connection
+
+    def _count_connecting(self, connection: Connection) -> None:
+        if connection.exchange is None:
+            self._opening -= 1
+        else:
+            self.dialling -= 1
