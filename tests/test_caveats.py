@@ -1,10 +1,15 @@
 """What a run does not cover is said, with the reason, and nothing else is."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from tests.support.runs import HELD, RunBuilder, small_spec, spec_in_mode
 from tests.test_claims import evidence_of
 from tokenwatt_site.caveats import caveats, circumstances, not_recorded
+from tokenwatt_site.evidence import Status
+from tokenwatt_site.journal import GENESIS, Entry
+from tokenwatt_site.prompts import Ids, Words, common_words
 from tokenwatt_site.run import MetricClaim, RepeatClaim
 from tokenwatt_site.trials import read_trials
 
@@ -95,3 +100,58 @@ def test_a_self_test_does_not_cover_tls():
     assert (
         "TLS" in of_the_client(RunBuilder(spec=secure))["What the client could have held over TLS"]
     )
+
+
+def told_of(*prompts):
+    journal = [
+        Entry(seq=n, at="now", event="launch", prev=GENESIS, data=data)
+        for n, data in enumerate(prompts)
+    ]
+    told = circumstances(small_spec(), journal, ())
+    return {item.what: item.why for item in told if "client" not in item.what}
+
+
+def launch(prompts):
+    return {"repeat": 1, "engine_started": "now", "prompts": prompts.to_json()}
+
+
+def test_prompts_of_words_are_said_with_the_length_of_their_list():
+    checked = Words(("a", "b", "c"), "tokenizer file", tokenizer_sha256="0" * 64)
+    assert told_of(launch(checked)) == {
+        "All tokens of the vocabulary": "Prompts are random words, out of a list of 3."
+    }
+
+
+def test_words_that_no_tokenizer_counted_are_said():
+    found = told_of(launch(common_words()))
+    assert "No tokenizer was at hand" in found["Prompts of exact length"]
+    assert "out of a list of 199" in found["All tokens of the vocabulary"]
+
+
+def test_prompts_of_ids_are_random_tokens_and_that_is_all():
+    assert told_of(launch(Ids(32000))) == {}
+    assert "random tokens" in said(small_spec())["Natural text"]
+
+
+@pytest.mark.parametrize(
+    "told", [{}, *({"prompts": p} for p in (None, 5, [], {}, {"kind": "text", "words": "many"}))]
+)
+def test_a_journal_that_tells_nothing_of_prompts_says_nothing_of_them(told):
+    assert told_of({"repeat": 1, "engine_started": "now", **told}) == {}
+
+
+@pytest.mark.parametrize(
+    ("api", "overhead", "what"),
+    [
+        ("chat", 30, "Prompts shorter than the chat template"),
+        ("completions", 1, "Prompts shorter than what begins them"),
+        ("completions", 0, None),
+    ],
+)
+def test_prompts_that_what_is_added_to_them_outweighs_are_counted(api, overhead, what):
+    record = SimpleNamespace(status=Status.HTTP_ERROR, prompt_asked=1)
+    trial = SimpleNamespace(scored=(record, record), chat_overhead=overhead, window_ns=(10**12, 0))
+    told = circumstances(small_spec(endpoint__api=api), (), (trial,))
+    found = [item for item in told if "client" not in item.what]
+    assert [item.what for item in found] == ([] if what is None else [what])
+    assert all(item.why.startswith("2 requests") for item in found)

@@ -9,7 +9,9 @@ from typer.testing import CliRunner
 from tests.conftest import ROOT
 from tests.measure.test_session import Lab, lab  # noqa: F401  # a fixture
 from tests.support.runs import RunBuilder, small_spec_dict
+from tests.support.tokenizer_files import metaspace
 from tokenwatt_site import __version__, cli
+from tokenwatt_site.prompts import COMMON_WORDS
 
 runner = CliRunner()
 
@@ -107,6 +109,20 @@ def test_spec_check_names_file_field_found_and_expected(here):
     assert done.exit_code == 2
     for part in ("b.spec.yaml:1", "setup.accelerator.count", "found -1", "greater than or equal"):
         assert part in done.stderr
+
+
+def test_spec_check_reads_the_tokenizer_that_a_spec_names(here):
+    spec = small_spec_dict(endpoint__api="chat", endpoint__tokenizer="m/tokenizer.json")
+    (here / "b.spec.yaml").write_text(json.dumps(spec), encoding="utf-8")
+    absent = call("spec", "check", "b.spec.yaml")
+    (here / "m").mkdir()
+    (here / "m/tokenizer.json").write_text(metaspace(("one", "two")), encoding="utf-8")
+    small = call("spec", "check", "b.spec.yaml")
+    (here / "m/tokenizer.json").write_text(metaspace(COMMON_WORDS), encoding="utf-8")
+    assert (absent.exit_code, small.exit_code) == (2, 2)
+    assert "m/tokenizer.json: endpoint.tokenizer: cannot be read" in absent.stderr
+    assert "m/tokenizer.json: too few words are one token each; found" in small.stderr
+    assert call("spec", "check", "b.spec.yaml").exit_code == 0
 
 
 def test_c2_spec_check_looks_at_every_file(here):

@@ -321,6 +321,53 @@ def test_a_variable_that_is_not_named_is_not_written_so_older_signed_specs_keep_
     assert parse_spec(named.to_json(), source="test") == named
 
 
+def test_prompts_and_tokenizer_that_are_not_named_are_not_written_either() -> None:
+    assert not {"prompt", "tokenizer"} & set(small_spec().to_json()["endpoint"])
+    named = small_spec(endpoint__prompt="text", endpoint__tokenizer="models/toy/tokenizer.json")
+    written_endpoint = named.to_json()["endpoint"]
+    assert written_endpoint["prompt"] == "text"
+    assert written_endpoint["tokenizer"] == "models/toy/tokenizer.json"
+    assert parse_spec(named.to_json(), source="test") == named
+    assert named.configuration_id == small_spec().configuration_id
+
+
+@pytest.mark.parametrize(
+    ("api", "prompt", "kind"),
+    [
+        ("completions", None, "ids"),
+        ("completions", "ids", "ids"),
+        ("completions", "text", "text"),
+        ("chat", None, "text"),
+        ("chat", "text", "text"),
+    ],
+)
+def test_completions_are_asked_with_ids_unless_told_otherwise_and_chat_with_text(
+    api: str, prompt: str | None, kind: str
+) -> None:
+    changes = {} if prompt is None else {"endpoint__prompt": prompt}
+    assert small_spec(endpoint__api=api, **changes).endpoint.prompt_kind == kind
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"endpoint__api": "chat", "endpoint__prompt": "ids"}, "chat takes text"),
+        ({"endpoint__tokenizer": "t.json"}, "token ids need no tokenizer"),
+        ({"endpoint__tokenizer": "t.json", "endpoint__prompt": "ids"}, "need no tokenizer"),
+        ({"endpoint__prompt": "words"}, r"endpoint\.prompt"),
+    ],
+)
+def test_prompts_that_contradict_the_rest_are_refused(changes: dict[str, Any], told: str) -> None:
+    with pytest.raises(SpecError, match=told):
+        small_spec(**changes)
+
+
+@pytest.mark.parametrize("path", ["/m/t.json", "~/t.json", "~me/t.json", "C:/t.json", "\\\\h\\t"])
+def test_d6_an_absolute_path_of_a_tokenizer_is_refused_as_it_would_be_published(path: str) -> None:
+    with pytest.raises(SpecError, match="a path from the folder of the command"):
+        small_spec(endpoint__api="chat", endpoint__tokenizer=path)
+
+
 @pytest.mark.parametrize("text", ["sk-abcdefghijklmnopqr", "hf_abcdefghijklmnopqr", "0a1b2c3d", ""])
 def test_a_key_in_place_of_the_name_of_its_variable_is_refused_and_not_repeated(text: str) -> None:
     with pytest.raises(SpecError, match="name of an environment variable") as caught:

@@ -135,27 +135,3 @@ def test_a_wrong_workload_hash_is_refused_and_the_right_one_named():
     spec = small_spec(setup__workload={"name": "demo-mix-v1", "version": 1, "hash": "0" * 64})
     with pytest.raises(SpecError, match=NAMED["demo-mix-v1"].hash):
         workload.workload_of(spec.setup)
-
-
-def test_a10_prompts_differ_between_trials_repeats_and_nonces():
-    keys = {
-        workload.trial_key(nonce * 64, "c", repeat, trial)
-        for nonce in "12"
-        for repeat in (1, 2)
-        for trial in (1, 2)
-    }
-    prompts = {tuple(workload.prompt_ids(key, 0, 20, 49152)) for key in keys}
-    assert len(keys) == len(prompts) == 8
-
-
-@given(st.integers(0, 300), st.integers(1000, 200_000))
-def test_prompt_ids_have_the_asked_count_and_stay_in_the_vocabulary(count, vocabulary):
-    ids = workload.prompt_ids(b"k" * 32, 7, count, vocabulary)
-    assert len(ids) == count
-    assert all(workload.FIRST_TOKEN_ID <= i < vocabulary for i in ids)
-
-
-def test_a_longer_prompt_of_the_same_row_begins_like_the_shorter_one():
-    long, short = (workload.prompt_words(b"k" * 32, 1, n).split() for n in (50, 9))
-    assert len(long) == 50
-    assert long[:9] == short

@@ -31,6 +31,7 @@ def circumstances(
     told = (
         *_of_engine(spec, launches),
         *_of_client(spec, Told.by(journal).self_test),
+        *_of_prompts(launches),
         *_of_launches(launches),
         *_of_requests(spec, trials),
     )
@@ -86,6 +87,25 @@ def _of_client(spec: Spec, test: SelfTest | None) -> Iterator[tuple[str, str]]:
         )
 
 
+def _of_prompts(launches: Sequence[dict[str, JsonValue]]) -> Iterator[tuple[str, str]]:
+    # The first signed files tell nothing of prompts, and what is said of them must not change.
+    told = [p for launch in launches if isinstance(p := launch.get("prompts"), dict)]
+    counts = sorted({n for p in told if type(n := p.get("words")) is int})
+    if counts:
+        yield (
+            "All tokens of the vocabulary",
+            f"Prompts are random words, out of a list of {' or '.join(map(str, counts))}.",
+        )
+    if any(p.get("source") == "common words" for p in told):
+        yield (
+            "Prompts of exact length",
+            (
+                "No tokenizer was at hand. The words are common ones taken to be one token each;"
+                " the engine's own counts were within 2 tokens, or 1%, of what was asked."
+            ),
+        )
+
+
 def _of_launches(launches: Sequence[dict[str, JsonValue]]) -> Iterator[tuple[str, str]]:
     for repeat, times in Counter(launch.get("repeat") for launch in launches).items():
         if times > 1:
@@ -113,10 +133,15 @@ def _of_requests(spec: Spec, trials: Sequence[Trial]) -> Iterator[tuple[str, str
             ),
         )
     short = sum(r.prompt_asked <= t.chat_overhead for t in trials for r in t.scored)
-    if short:
+    if short and spec.endpoint.api == "chat":
         yield (
             "Prompts shorter than the chat template",
             f"{short} requests asked for fewer prompt tokens than the template alone has.",
+        )
+    elif short:
+        yield (
+            "Prompts shorter than what begins them",
+            f"{short} requests asked for no more prompt tokens than the engine adds to every text.",
         )
     fills = [trial.window_ns[0] for trial in trials]
     if fills and min(fills) < fill_ns(spec):

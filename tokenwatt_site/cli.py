@@ -29,7 +29,13 @@ from tokenwatt_site.commands import measure as measure_command
 from tokenwatt_site.commands import report as report_command
 from tokenwatt_site.commands import simulate as simulate_command
 from tokenwatt_site.commands import verify as verify_command
-from tokenwatt_site.errors import Problem, SpecError, TokenwattError, UsageError
+from tokenwatt_site.errors import (
+    EnvironmentProblem,
+    Problem,
+    SpecError,
+    TokenwattError,
+    UsageError,
+)
 from tokenwatt_site.measure.session import Events
 from tokenwatt_site.measure.trial import Progress
 from tokenwatt_site.metrics import METRICS
@@ -264,7 +270,7 @@ def check(
     for file in files:
         try:
             spec = measure_command.read_spec(file)
-        except UsageError as error:
+        except (UsageError, EnvironmentProblem) as error:
             problems += error.problems
         else:
             typer.echo(f"{file}: valid, configuration {spec.configuration_id}")

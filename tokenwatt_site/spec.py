@@ -228,10 +228,20 @@ def _variable_name(text: str) -> str:
     return no_secret(text)
 
 
+def _relative_path(text: str) -> str:
+    # All of a spec is published: an absolute path would tell how a machine is laid out.
+    if re.match(r"[/\\~]|[A-Za-z]:", text):
+        raise ValueError("a path from the folder of the command, such as models/x/tokenizer.json")
+    return text
+
+
 class Endpoint(Model):
-    """Where the engine answers. Not identity: a port does not change a result.
+    """Where the engine answers, and how it is asked. Not identity: a port changes no result.
 
     `api_key_variable` names the environment variable with the key; the key is in no file.
+    `prompt` is what completions are asked with, token ids where it is absent; chat takes text.
+    `tokenizer` is the model's tokenizer.json, by which text has exact lengths: a path from the
+    folder in which the command runs. Where it is absent the engine's own /tokenize is asked.
     """
 
     start: Literal["launch", "attach"]
@@ -248,16 +258,29 @@ class Endpoint(Model):
     vocabulary: Annotated[int, Field(ge=1000, le=10_000_000)]
     ready_timeout_s: Annotated[int, Field(ge=1, le=7200)] = 600
     api_key_variable: Annotated[str, AfterValidator(_variable_name)] | None = None
+    prompt: Literal["ids", "text"] | None = None
+    tokenizer: Annotated[Line, AfterValidator(_relative_path)] | None = None
+
+    @property
+    def prompt_kind(self) -> Literal["ids", "text"]:
+        return self.prompt or ("text" if self.api == "chat" else "ids")
 
     @model_serializer(mode="wrap")
-    def _without_absent_variable(
+    def _without_absent_fields(
         self, serialise: SerializerFunctionWrapHandler
     ) -> dict[str, JsonValue]:
-        # The field is younger than the first signed files, whose bytes must not change.
+        # They are younger than the first signed files, whose bytes must not change.
+        younger = {"api_key_variable", "prompt", "tokenizer"}
         value: dict[str, JsonValue] = serialise(self)
-        if self.api_key_variable is None:
-            del value["api_key_variable"]
-        return value
+        return {key: item for key, item in value.items() if key not in younger or item is not None}
+
+    @model_validator(mode="after")
+    def _prompts_go_together(self) -> Endpoint:
+        if self.api == "chat" and self.prompt == "ids":
+            raise ValueError("api: chat takes text; remove prompt: ids, or use api: completions")
+        if self.tokenizer is not None and self.prompt_kind == "ids":
+            raise ValueError("token ids need no tokenizer; remove tokenizer, or add prompt: text")
+        return self
 
     @model_validator(mode="after")
     def _url_when_attached(self) -> Endpoint:

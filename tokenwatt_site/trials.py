@@ -40,9 +40,10 @@ class Trial:
     """One trial as the journal tells it, with its requests and the realisation it offered.
 
     `abandoned`: the repeat was launched again later, so this trial is of another launch.
-    `chat_overhead` is how many tokens the chat template adds; 0 for completions. `client_cpu_ppm`
-    is the processor time of the thread that sent, in 1e-6 of the time that the trial took, and
-    `self_test` what the client held before; None where the journal does not tell.
+    `chat_overhead` is how many tokens the engine adds to a text: of the chat template, or of what
+    begins a completion's prompt; 0 for token ids. `client_cpu_ppm` is the processor time of the
+    thread that sent, in 1e-6 of the time that the trial took, and `self_test` what the client held
+    before; None where the journal does not tell.
     """
 
     repeat: int

@@ -218,7 +218,7 @@ def _client(trial: Trial, what: str) -> Fault:
 
 
 def _token_fault(trial: Trial) -> Fault | None:
-    # A chat template alone may be longer than a short prompt; preflight measured it.
+    # What the engine adds may alone be longer than a short prompt; preflight measured it.
     least = trial.chat_overhead + 1 if trial.chat_overhead else 0
     told = [(r.prompt_tokens, max(r.prompt_asked, least)) for r in trial.records if r.prompt_tokens]
     off = [(found, asked) for found, asked in told if abs(found - asked) > max(2, asked // 100)]

@@ -10,7 +10,6 @@ come from a shipped table of normal quantiles and from `decimal`, whose ln and e
 from __future__ import annotations
 
 import hashlib
-import hmac
 import json
 import struct
 from collections.abc import Sequence
@@ -22,7 +21,7 @@ from typing import NamedTuple
 
 from tokenwatt_site.canonical import JsonValue, digest
 from tokenwatt_site.errors import Problem, SpecError
-from tokenwatt_site.spec import Endpoint, Fixed, Lengths, Lognormal, Setup
+from tokenwatt_site.spec import Fixed, Lengths, Lognormal, Setup
 
 GENERATOR = "tokenwatt/workload/1"
 
@@ -37,9 +36,6 @@ _QUANTILE_UNIT = 1 << 40
 _FRACTION_BITS = 32
 _EXACT = Context(prec=50, rounding=ROUND_HALF_EVEN)
 _Z90 = Decimal("1.281552")
-
-FIRST_TOKEN_ID = 512
-"""Lower ids are often special tokens."""
 
 
 class Row(NamedTuple):
@@ -250,61 +246,3 @@ def _interpolate(table: Sequence[int], word: int) -> int:
     fraction = (word >> (54 - _FRACTION_BITS)) & ((1 << _FRACTION_BITS) - 1)
     low, high = table[cell], table[cell + 1]
     return low + ((high - low) * fraction >> _FRACTION_BITS)
-
-
-SEED_RULE = "HMAC-SHA256(nonce, configuration|repeat|trial)"
-"""How a journal names `trial_key`."""
-
-
-def trial_key(nonce: str, configuration: str, repeat: int, trial: int) -> bytes:
-    """Return the secret of one trial's prompts: no engine can have seen them before."""
-    return hmac.digest(bytes.fromhex(nonce), f"{configuration}|{repeat}|{trial}".encode(), "sha256")
-
-
-def prompt(endpoint: Endpoint, key: bytes, row: int, tokens: int) -> str | list[int]:
-    """Return a prompt of about `tokens` tokens as the endpoint's API takes it: words or ids.
-
-    Words are tokens of the message alone; a chat template adds its own.
-    """
-    if endpoint.api == "chat":
-        return prompt_words(key, row, tokens)
-    return prompt_ids(key, row, tokens, endpoint.vocabulary)
-
-
-def prompt_ids(key: bytes, row: int, count: int, vocabulary: int) -> list[int]:
-    """Return `count` token ids in [FIRST_TOKEN_ID, vocabulary), from `key` and the row's number."""
-    span = vocabulary - FIRST_TOKEN_ID
-    return [FIRST_TOKEN_ID + word % span for word in _words(key, row, count)]
-
-
-def prompt_words(key: bytes, row: int, count: int) -> str:
-    """Return `count` words, each a single token in the common vocabularies, for a chat message."""
-    return " ".join(_COMMON_WORDS[word % len(_COMMON_WORDS)] for word in _words(key, row, count))
-
-
-def _words(key: bytes, row: int, count: int) -> list[int]:
-    blocks = (
-        hashlib.sha256(key + struct.pack(">QQ", row, block)).digest()
-        for block in range(-(-count // 8))
-    )
-    return list(struct.unpack(f">{-(-count // 8) * 8}I", b"".join(blocks)))[:count]
-
-
-_COMMON_WORDS = tuple(
-    """
-    time year people way day man thing woman life child world school state family student group
-    country problem hand part place case week company system program question work government
-    number night point home water room mother area money story fact month lot right study book
-    eye job word business issue side kind head house service friend father power hour game line
-    end member law car city community name president team minute idea kid body information back
-    parent face level office door health person art war history party result change morning
-    reason research girl guy moment air teacher force education foot boy age policy process
-    music market sense nation plan college interest death experience effect use class control
-    field development role effort rate heart drug show leader light voice wife police mind price
-    report decision son view relationship town road arm difference value building action season
-    society tax director position player record paper space ground form event official matter
-    center couple site project activity star table need court oil situation cost industry figure
-    street image phone data picture practice piece land product doctor wall worker news test
-    movie north love support technology step baby computer type attention film tree source
-    """.split()  # noqa: SIM905  # a list literal of 200 words would fill three screens
-)

@@ -111,6 +111,15 @@ def test_answers_go_to_their_fields(tmp_path: Path) -> None:
     assert (spec.label, spec.title) == ("org-toy-7b", "Org/Toy-7B on 4x NVIDIA B200 SXM 180GB")
 
 
+def test_a_new_spec_says_how_an_engine_is_asked_that_takes_text_alone(tmp_path: Path) -> None:
+    spec = written(tmp_path, Answers())
+
+    assert spec.endpoint.prompt_kind == "ids"
+    text = (tmp_path / "new.spec.yaml").read_text("utf-8")
+    assert "`prompt: text`" in text
+    assert "`tokenizer: PATH`" in text
+
+
 def test_a_cpu_is_a_class_of_its_own(tmp_path: Path) -> None:
     assert written(tmp_path, Answers(Accelerators="CPU")).setup.is_cpu
 

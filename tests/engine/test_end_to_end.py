@@ -16,13 +16,15 @@ from tokenwatt_site.commands.verify import verify
 from tokenwatt_site.errors import EngineError, ReadBackError
 from tokenwatt_site.evidence import Status
 from tokenwatt_site.measure.client import Target
-from tokenwatt_site.measure.endpoint import read_back
+from tokenwatt_site.measure.endpoint import Prober, read_back
 from tokenwatt_site.measure.preflight import compare, preflight
 from tokenwatt_site.measure.session import Events
+from tokenwatt_site.measure.tokenizer import prompts_for
 from tokenwatt_site.measure.trial import run_trial
+from tokenwatt_site.prompts import Ids, common_words, trial_key
 from tokenwatt_site.run import Run
 from tokenwatt_site.spec import parse_spec
-from tokenwatt_site.workload import prompt_ids, prompt_words, trial_key, workload_of
+from tokenwatt_site.workload import workload_of
 
 pytestmark = pytest.mark.engine
 
@@ -44,13 +46,12 @@ def attached(demo_spec, engine, api="completions", **setup):
     return parse_spec(value, source="test")
 
 
-def prompt(spec):
-    def fresh(number, tokens):
-        if spec.endpoint.api == "chat":
-            return prompt_words(KEY, number, tokens)
-        return prompt_ids(KEY, number, tokens, spec.endpoint.vocabulary)
+def prompts(spec):
+    return common_words() if spec.endpoint.api == "chat" else Ids(spec.endpoint.vocabulary)
 
-    return fresh
+
+def prompt(spec):
+    return lambda number, tokens: prompts(spec).prompt(KEY, number, tokens)
 
 
 @pytest.fixture(scope="module")
@@ -90,6 +91,28 @@ def test_the_preflight_passes_and_sees_the_traps_of_this_engine(demo_spec, engin
     assert (found.chat_overhead_tokens > 0) == (api == "chat")
 
 
+@pytest.mark.parametrize("api", ["completions", "chat"])
+def test_a13_a_text_made_by_the_tokenizer_of_the_engine_has_the_tokens_asked_for(
+    demo_spec, engine, api
+):
+    value = attached(demo_spec, engine, api).to_json()
+    value["endpoint"]["prompt"] = "text"
+    spec = parse_spec(value, source="test")
+    words = prompts_for(spec.endpoint, engine.url)
+    assert words.source == "server /tokenize"
+    found = preflight(
+        spec,
+        engine.url,
+        read_back(engine.url),
+        lambda number, tokens: words.prompt(KEY, number, tokens),
+        counted_by=words.tokenizer,
+    )
+    probe = Prober(spec, engine.url)
+    for tokens in (10, 100, 500):
+        reply = probe.ask(f"{tokens} tokens", words.prompt(KEY, tokens, tokens), 2)
+        assert reply.prompt_tokens == tokens + found.chat_overhead_tokens
+
+
 def test_an_output_that_the_context_would_cut_is_refused(demo_spec, engine):
     long = {"kind": "fixed", "tokens": 1000}
     value = attached(demo_spec, engine).to_json()
@@ -116,6 +139,7 @@ def test_a8_tokens_come_from_usage_in_both_dialects_of_the_engine(demo_spec, eng
         trial=1,
         rate_urps=4_000_000,
         nonce="ef" * 32,
+        prompts=prompts(spec),
         chat_overhead=overhead,
         trials_left=1,
         alive=engine.alive,

@@ -73,7 +73,8 @@ class StubEngine:
 
     `raw` holds answers by the path of a GET or the number of a POST, from 1; they go before all
     others. `at_once`: all tokens come in one event. `key`: what a request must bring; one that
-    brings another gets it back in the error, as some engines do.
+    brings another gets it back in the error, as some engines do. `tokenize` answers a POST to
+    /tokenize, which counts as none of the others; None: there is no such path.
     """
 
     get: dict[str, Answer] = field(default_factory=dict)
@@ -84,6 +85,7 @@ class StubEngine:
     at_once: bool = False
     key: str | None = None
     raw: dict[str | int, Raw] = field(default_factory=dict)
+    tokenize: Callable[[dict[str, Any]], Answer] | None = None
     bodies: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -131,7 +133,10 @@ class _Handler(BaseHTTPRequestHandler):
         if raw := engine.raw.get(self.path):
             self._send_raw(raw)
             return
-        status, headers, body = engine.get.get(self.path, (404, {}, b"{}"))
+        self._send(engine.get.get(self.path, (404, {}, b"{}")))
+
+    def _send(self, answer: Answer) -> None:
+        status, headers, body = answer
         self.send_response_only(status)
         for name, value in headers.items():
             self.send_header(name, value)
@@ -143,6 +148,9 @@ class _Handler(BaseHTTPRequestHandler):
         engine = self.server.engine
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if self._refuses():
+            return
+        if self.path == "/tokenize":
+            self._send(engine.tokenize(body) if engine.tokenize else (404, {}, b"{}"))
             return
         engine.bodies.append(body)
         if raw := engine.raw.get(len(engine.bodies)):

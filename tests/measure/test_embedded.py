@@ -16,8 +16,8 @@ from tokenwatt_site.measure import embedded
 from tokenwatt_site.measure.endpoint import EngineFacts, read_back
 from tokenwatt_site.measure.engine import RunningEngine, launch
 from tokenwatt_site.measure.preflight import preflight
+from tokenwatt_site.prompts import Ids, common_words
 from tokenwatt_site.spec import parse_spec
-from tokenwatt_site.workload import prompt_ids, prompt_words
 
 KEY = b"k" * 32
 ARGV = ["{python}", "-m", "tokenwatt_site.measure.embedded", "--port", "{port}"]
@@ -65,8 +65,8 @@ def test_the_real_engine_passes_the_preflight_of_both_apis(engine: RunningEngine
 
     def prompt(number: int, tokens: int) -> str | list[int]:
         if api == "chat":
-            return prompt_words(KEY, number, tokens)
-        return prompt_ids(KEY, number, tokens, 49152)
+            return common_words().prompt(KEY, number, tokens)
+        return Ids(49152).prompt(KEY, number, tokens)
 
     found = preflight(real_spec(api), engine.url, facts, prompt)
 
@@ -86,7 +86,7 @@ def test_the_real_engine_cuts_an_answer_at_its_context_and_that_is_seen(
             real_spec("completions", 240, 40),
             engine.url,
             unknowing,
-            lambda number, tokens: prompt_ids(KEY, number + 10, tokens, 49152),
+            lambda number, tokens: Ids(49152).prompt(KEY, number + 10, tokens),
         )
 
 

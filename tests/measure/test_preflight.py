@@ -58,10 +58,16 @@ def words(number: int, tokens: int) -> str:
     return " ".join(f"w{number}" for _ in range(tokens))
 
 
-def check(engine: StubEngine, asked: Spec | None = None, facts: EngineFacts = FACTS) -> Preflight:
+def check(
+    engine: StubEngine,
+    asked: Spec | None = None,
+    facts: EngineFacts = FACTS,
+    counted_by: str | None = None,
+) -> Preflight:
     asked = asked or spec()
+    prompt = words if asked.endpoint.prompt_kind == "text" else ids
     with serving(engine) as url:
-        return preflight(asked, url, facts, words if asked.endpoint.api == "chat" else ids)
+        return preflight(asked, url, facts, prompt, counted_by)
 
 
 def using(**changes: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
@@ -192,6 +198,45 @@ def test_the_tokens_of_a_chat_template_are_found() -> None:
     found = check(StubEngine(usage=using(overhead=31)), spec(endpoint__api="chat"))
 
     assert found.chat_overhead_tokens == 31
+
+
+def test_the_token_that_begins_a_text_is_found() -> None:
+    engine = StubEngine(usage=using(overhead=1))
+
+    found = check(engine, spec(endpoint__prompt="text"), counted_by="t.json")
+
+    assert found.chat_overhead_tokens == 1
+    assert all(isinstance(body["prompt"], str) for body in engine.bodies)
+
+
+@pytest.mark.parametrize("api", ["completions", "chat"])
+@pytest.mark.parametrize(("more", "passes"), [(-1, False), (0, True), (1, False)])
+def test_a13_what_a_tokenizer_counted_the_engine_counts_alike_to_the_token(
+    api: str, more: int, passes: bool
+) -> None:
+    def odd(body: dict[str, Any]) -> dict[str, Any]:
+        usage = honest(body, overhead=9)
+        return usage | {
+            "prompt_tokens": usage["prompt_tokens"] + (usage["prompt_tokens"] > 90) * more
+        }
+
+    asked = spec(endpoint__api=api, endpoint__prompt="text")
+    assert check(StubEngine(usage=odd), asked).chat_overhead_tokens == 9
+    if passes:
+        check(StubEngine(usage=odd), asked, counted_by="models/t.json")
+        return
+    with pytest.raises(EngineError) as caught:
+        check(StubEngine(usage=odd), asked, counted_by="models/t.json")
+    (problem,) = caught.value.problems
+    assert problem.found == f"{100 + more} tokens beside 9 that it adds"
+    assert problem.expected == "100, as models/t.json counts"
+
+
+def test_an_engine_that_refuses_token_ids_is_told_how_to_be_asked_with_text() -> None:
+    refused = b'{"error": "inputs: expected a string"}'
+    head = b"HTTP/1.1 422 Unprocessable Entity\r\nContent-Length: %d\r\n\r\n" % len(refused)
+    with pytest.raises(EngineError, match=r"probe 2.*expected a string.*endpoint\.prompt: text"):
+        check(StubEngine(raw={2: lambda _: iter([head + refused])}))
 
 
 def test_words_that_are_not_one_token_each_are_refused() -> None:

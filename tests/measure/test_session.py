@@ -8,7 +8,9 @@ import pytest
 from tests.measure.stub_engine import StubEngine, as_json, serving
 from tests.support.runs import HELD, ToyEngine, small_spec, spec_in_mode
 from tests.support.tls import Authority, tls_before
+from tests.support.tokenizer_files import metaspace
 from tokenwatt_site import journal as journal_module
+from tokenwatt_site.canonical import sha256_hex
 from tokenwatt_site.claims import derive
 from tokenwatt_site.errors import (
     EngineError,
@@ -24,6 +26,7 @@ from tokenwatt_site.measure.endpoint import EngineFacts
 from tokenwatt_site.measure.power import ScriptedMeter
 from tokenwatt_site.measure.preflight import Preflight
 from tokenwatt_site.measure.session import Events, measure
+from tokenwatt_site.prompts import COMMON_WORDS
 
 LAUNCH = {"endpoint__start": "launch"}
 ATTACH = {"endpoint__start": "attach", "endpoint__url": "http://127.0.0.1:9"}
@@ -97,7 +100,7 @@ def lab(monkeypatch):
     monkeypatch.setattr(session, "attach", lab.engine)
     monkeypatch.setattr(session, "run_trial", lab.run_trial)
     monkeypatch.setattr(session, "read_back", lambda *_: facts)
-    monkeypatch.setattr(session, "preflight", lambda *_: Preflight(False, 0, 0, True))
+    monkeypatch.setattr(session, "preflight", lambda *_, **__: Preflight(False, 0, 0, True))
     monkeypatch.setattr(session, "open_meter", lambda *_: "this machine has no boards")
     monkeypatch.setattr(session, "self_test", lambda *_: lab.held)
     return lab
@@ -379,6 +382,29 @@ def test_c4_failures_stand_in_the_reason_and_in_the_claim(lab, tmp_path):
     assert trial.failures == {"http_error": 85}
     assert "85 http error" in trial.reason
     assert "  85 x HTTP 500" in lab.said
+
+
+def test_the_journal_tells_at_each_launch_with_which_prompts_it_was_asked(lab, tmp_path):
+    measured = run(lab, small_spec(), tmp_path / "work")
+    (launch,) = [n.data for n in measured.evidence.journal if n.event == "launch"]
+    assert launch["prompts"] == {"kind": "ids", "first": 512, "vocabulary": 32000}
+
+
+def test_d6_of_a_tokenizer_the_files_hold_its_digest_and_no_folder_of_this_machine(
+    lab, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    text = metaspace(COMMON_WORDS)
+    (tmp_path / "tokenizer.json").write_text(text, "utf-8")
+    spec = small_spec(endpoint__api="chat", endpoint__tokenizer="tokenizer.json")
+    measured = run(lab, spec, tmp_path / "work")
+    (launch,) = [n.data for n in measured.evidence.journal if n.event == "launch"]
+    assert launch["prompts"]["tokenizer_sha256"] == sha256_hex(text.encode())
+    assert str(tmp_path) not in measured.journal_bytes.decode()
+    assert "prompts are words: 200, each one token for tokenizer.json" in lab.said
+    covered = {item.what for item in derive(spec, measured.evidence).not_covered}
+    assert "All tokens of the vocabulary" in covered
+    assert "Prompts of exact length" not in covered
 
 
 def test_without_its_key_a_session_is_not_begun(lab, tmp_path, monkeypatch):

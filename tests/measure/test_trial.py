@@ -5,12 +5,14 @@ import json
 import pytest
 
 from tests.support.runs import small_spec
+from tokenwatt_site.errors import EnvironmentProblem
 from tokenwatt_site.evidence import Status
 from tokenwatt_site.measure.client import Target
 from tokenwatt_site.measure.trial import plan_requests, run_trial
+from tokenwatt_site.prompts import Ids, Words, common_words, trial_key
 from tokenwatt_site.simulate.script import Script
 from tokenwatt_site.simulate.server import SimulatedServer
-from tokenwatt_site.workload import trial_key, workload_of
+from tokenwatt_site.workload import workload_of
 
 NONCE = "ab" * 32
 FAST = 200_000_000  # 200 requests/s
@@ -31,6 +33,7 @@ def offered(spec, script, *, rate_urps=FAST, alive=lambda: True, seen=None, keep
             trial=3,
             rate_urps=rate_urps,
             nonce=NONCE,
+            prompts=common_words() if spec.endpoint.api == "chat" else Ids(32000),
             chat_overhead=2,
             trials_left=1,
             alive=alive,
@@ -84,7 +87,14 @@ def test_progress_counts_what_was_sent_and_names_the_objectives():
 def test_a_chat_prompt_leaves_room_for_the_template():
     spec = spec_for("chat")
     realisation = workload_of(spec.setup).realisation(1, lead_in=0, scored=10, tail=0)
-    plan = plan_requests(spec, realisation, FAST, trial_key(NONCE, "c", 1, 1), 4)
+    plan = plan_requests(
+        spec,
+        realisation,
+        FAST,
+        key=trial_key(NONCE, "c", 1, 1),
+        prompts=common_words(),
+        chat_overhead=4,
+    )
     for planned, row in zip(plan, realisation.rows, strict=True):
         words = json.loads(planned.body)["messages"][0]["content"].split()
         assert len(words) == max(1, row.input_tokens - 4)
@@ -96,6 +106,25 @@ def test_records_are_kept_as_their_requests_end():
     _, result, _ = offered(spec_for(), Script(ttft_ms=1, interval_ms=0.1), keep=kept.extend)
     ended = [r for r in result.records if r.status is not Status.CENSORED]
     assert sorted(kept, key=lambda record: record.row) == ended
+
+
+def test_a_text_for_completions_is_asked_as_text_and_leaves_room_for_what_begins_it():
+    spec = spec_for(endpoint__prompt="text")
+    realisation = workload_of(spec.setup).realisation(1, lead_in=0, scored=10, tail=0)
+    plan = plan_requests(
+        spec, realisation, FAST, key=b"k" * 32, prompts=common_words(), chat_overhead=1
+    )
+    asked = [json.loads(planned.body)["prompt"].split() for planned in plan]
+    assert [len(words) for words in asked] == [row.input_tokens - 1 for row in realisation.rows]
+    assert len({tuple(words) for words in asked}) == len(asked)
+
+
+def test_a_prompt_that_the_tokenizer_counts_otherwise_stops_a_trial_before_its_load():
+    spec = spec_for(endpoint__prompt="text")
+    realisation = workload_of(spec.setup).realisation(1, lead_in=0, scored=10, tail=0)
+    words = Words(("a", "b"), "tokenizer file", tokenizer="t.json", tokenize=lambda _: [1, 2, 3])
+    with pytest.raises(EnvironmentProblem, match=r"t\.json: counts another number"):
+        plan_requests(spec, realisation, FAST, key=b"k" * 32, prompts=words, chat_overhead=0)
 
 
 def test_c1_what_was_seen_of_a_trial_that_is_broken_off_is_kept():

@@ -25,11 +25,12 @@ from tokenwatt_site.evidence import (
 )
 from tokenwatt_site.goodput import decide, judge
 from tokenwatt_site.journal import Event, Journal
+from tokenwatt_site.prompts import SEED_RULE
 from tokenwatt_site.run import SIMULATED_ENGINE, Conditions, Run, SelfTest, signed_bytes
 from tokenwatt_site.spec import Spec, parse_spec
 from tokenwatt_site.trust.keyring import Keyring
 from tokenwatt_site.trust.signature import key_id, sign
-from tokenwatt_site.workload import NAMED, SEED_RULE, Realisation, workload_of
+from tokenwatt_site.workload import NAMED, Realisation, workload_of
 
 _WORKLOAD = NAMED["demo-mix-v1"]
 

@@ -38,6 +38,9 @@ _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _HEADER = """\
 # Written by `tokenwatt-site init`; look through it before measuring.
 # "not recorded" is a value: it is printed on the report, and such a report is not ranked.
+# Prompts are token ids. Where the engine takes text alone, write in endpoint `prompt: text` (or
+# `api: chat`), and `tokenizer: PATH` of the model's tokenizer.json, so that lengths are exact;
+# without it the engine's own /tokenize is asked.
 """
 
 

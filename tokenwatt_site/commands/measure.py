@@ -26,6 +26,7 @@ from tokenwatt_site.errors import (
 from tokenwatt_site.evidence import EvidenceFile, encode_power, encode_requests, store
 from tokenwatt_site.journal import head
 from tokenwatt_site.measure.session import Events, kept, measure
+from tokenwatt_site.measure.tokenizer import prompts_by_file
 from tokenwatt_site.measure.workfolder import Measured
 from tokenwatt_site.run import Run
 from tokenwatt_site.spec import Role, Spec, load_spec, parse_spec
@@ -59,7 +60,12 @@ def find_spec(name: Path) -> Path:
 
 
 def read_spec(name: Path, *, label: str | None = None, role: Role | None = None) -> Spec:
-    """Load a spec, or that of a run file; put another label or role in it; check its workload."""
+    """Load a spec, or that of a run file; put another label or role in it; check it for measuring.
+
+    Raises:
+        UsageError: not there, not valid, no such workload, or its tokenizer cannot be read.
+        EnvironmentProblem: no exact prompts can be made with its tokenizer.
+    """
     path = find_spec(name)
     spec = _spec_of_run(path) if path.suffix == ".json" else load_spec(path)
     changes = {"label": label, "role": role}
@@ -69,6 +75,8 @@ def read_spec(name: Path, *, label: str | None = None, role: Role | None = None)
         workload_of(spec.setup)
     except SpecError as error:
         raise SpecError(*(replace(p, file=str(path)) for p in error.problems)) from error
+    if spec.endpoint.tokenizer is not None:
+        prompts_by_file(spec.endpoint.tokenizer)  # before an engine is started for nothing
     return spec
 
 

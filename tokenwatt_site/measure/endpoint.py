@@ -193,7 +193,12 @@ class Prober:
             if fault is not None:
                 raise EngineError(
                     Problem(
-                        f"the engine refuses a probe: {fault}", field="endpoint", found=self._url
+                        f"the engine refuses a probe: {fault}",
+                        field="endpoint",
+                        found=self._url,
+                        remedy=None
+                        if isinstance(prompt, str)
+                        else "Where it takes no token ids: endpoint.prompt: text.",
                     )
                 )
             prompt_tokens = self._require_tokens(summary, tokens)

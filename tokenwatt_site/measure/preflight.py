@@ -114,7 +114,8 @@ class Preflight:
     Attributes:
         accepts_unknown_model: a made-up model name was answered, so a typing error in a request
             would not be noticed by this engine.
-        chat_overhead_tokens: prompt tokens that the chat template adds; 0 for completions.
+        chat_overhead_tokens: prompt tokens beside those of the text: of the chat template, or of
+            what begins a completion's prompt; 0 for token ids.
         repeat_cached_tokens: cached tokens reported when one prompt came twice; None: not
             reported, so cached prompts could not be seen.
         longest_asked: whether the longest prompt with the longest answer was tried; it is left
@@ -128,7 +129,11 @@ class Preflight:
 
 
 def preflight(
-    spec: Spec, url: str, facts: EngineFacts, prompt: Callable[[int, int], Sequence[int] | str]
+    spec: Spec,
+    url: str,
+    facts: EngineFacts,
+    prompt: Callable[[int, int], Sequence[int] | str],
+    counted_by: str | None = None,
 ) -> Preflight:
     """Send a few probes and refuse an engine on which trials would not mean what they say.
 
@@ -136,14 +141,15 @@ def preflight(
         spec: what will be measured.
         url: base of the engine.
         facts: what `read_back` gave.
-        prompt: gives a fresh prompt by (number, tokens), as ids or, for chat, as words.
+        prompt: gives a fresh prompt by (number, tokens), as ids or as words.
+        counted_by: the tokenizer that counted the words, which the engine must then count alike.
 
     Raises:
         EnvironmentProblem: see `require_descriptors`.
         EngineError: naming the probe or the field: no whole answer, a length that is not honoured,
             no usage or usage that is no count, tokens all at once beside a TPOT objective, prompt
-            tokens that differ by more than max(2, 1%), cached tokens in a fresh prompt, a context
-            too small.
+            tokens that differ at all where a tokenizer counted them, else by more than max(2, 1%),
+            cached tokens in a fresh prompt, a context too small.
     """
     require_descriptors(spec.protocol)
     longest_in, longest_out = spec.setup.input_tokens.longest, spec.setup.output_tokens.longest
@@ -156,16 +162,16 @@ def preflight(
     fresh = prompt(1, high)
     second = probe.ask("a longer prompt", fresh, 2)
     overhead = 0
-    if spec.endpoint.api == "chat":
+    if spec.endpoint.prompt_kind == "text":
         overhead = max(0, first.prompt_tokens - low)
         _require_context(facts, longest_in + longest_out + overhead)
     for reply, count in ((first, low), (second, high)):
-        _require_prompt(reply, count, overhead)
+        _require_prompt(reply, count, overhead, counted_by)
     again = probe.ask("the longer prompt again", fresh, 2)
     longest_s = fixed.elapsed_s * longest_out / _FIXED_TOKENS + second.elapsed_s * longest_in / high
     if longest_s <= _LONGEST_S:
         longest = probe.ask("the longest prompt and answer", prompt(2, longest_in), longest_out)
-        _require_prompt(longest, longest_in, overhead)
+        _require_prompt(longest, longest_in, overhead, counted_by)
     return Preflight(
         accepts_unknown_model=probe.accepts(
             "an unknown model name", _UNKNOWN_MODEL, prompt(3, low)
@@ -231,18 +237,21 @@ def _require_context(facts: EngineFacts, tokens: int) -> None:
         )
 
 
-def _require_prompt(reply: Reply, count: int, overhead: int) -> None:
+def _require_prompt(reply: Reply, count: int, overhead: int, counted_by: str | None) -> None:
     allowed = max(2, count // 100)
     counted = reply.prompt_tokens - overhead
-    if abs(counted - count) > allowed:
+    if abs(counted - count) > (0 if counted_by else allowed):
         raise EngineError(
             Problem(
                 "the engine counts other prompt tokens than were sent",
                 field="usage.prompt_tokens",
-                found=f"{counted} tokens"
-                + (f" beside {overhead} of the template" * bool(overhead)),
-                expected=f"{count} within {allowed}",
-                remedy="Check endpoint.model, endpoint.vocabulary and endpoint.api.",
+                found=f"{counted} tokens" + f" beside {overhead} that it adds" * bool(overhead),
+                expected=f"{count}, as {counted_by} counts"
+                if counted_by
+                else f"{count} within {allowed}",
+                remedy="Is that the tokenizer of endpoint.model?"
+                if counted_by
+                else "Check endpoint.model, endpoint.vocabulary and endpoint.api.",
             )
         )
     if (reply.cached_tokens or 0) > overhead + allowed:

@@ -36,19 +36,15 @@ from tokenwatt_site.measure.engine import RunningEngine, attach, launch
 from tokenwatt_site.measure.power import PowerMeter, Sampler, open_meter
 from tokenwatt_site.measure.preflight import compare, preflight
 from tokenwatt_site.measure.selftest import self_test
+from tokenwatt_site.measure.tokenizer import prompts_for
 from tokenwatt_site.measure.trial import Progress, run_trial
 from tokenwatt_site.measure.workfolder import Measured, WorkFolder
+from tokenwatt_site.prompts import SEED_RULE, Prompts, Words, trial_key
 from tokenwatt_site.run import SelfTest
 from tokenwatt_site.spec import Spec
 from tokenwatt_site.trials import Trial, read_trials
 from tokenwatt_site.validity import Fault, fault, highest_rate_urps, verdict
-from tokenwatt_site.workload import (
-    SEED_RULE,
-    Realisation,
-    prompt,
-    trial_key,
-    workload_of,
-)
+from tokenwatt_site.workload import Realisation, workload_of
 
 MAX_INVALID = 3
 """How often one rate is tried: a moment of other load on the machine is no verdict."""
@@ -96,6 +92,7 @@ class _Launched:
     engine: RunningEngine
     realisation: Realisation
     self_test: SelfTest
+    prompts: Prompts
 
     @property
     def chat_overhead(self) -> int:
@@ -201,14 +198,21 @@ class _Session:
         # Fresh for every launch: an attached engine may still hold what an earlier one asked.
         launches = sum(line.event == "launch" for line in self._journal.lines)
         key = trial_key(self._nonce, spec.configuration_id, repeat, -launches)
+        prompts = prompts_for(spec.endpoint, engine.url)
         ready = preflight(
-            spec, engine.url, facts, lambda row, tokens: prompt(spec.endpoint, key, row, tokens)
+            spec,
+            engine.url,
+            facts,
+            lambda stream, tokens: prompts.prompt(key, stream, tokens),
+            counted_by=prompts.tokenizer if isinstance(prompts, Words) else None,
         )
         realisation = self._workload.realisation(
             repeat, lead_in=protocol.lead_in, scored=protocol.scored, tail=protocol.tail
         )
         name = facts.name or "the engine"
         self._events.say(f"repeat {repeat} of {protocol.repeats}: {name} passed the preflight")
+        if isinstance(prompts, Words):
+            self._events.say(f"prompts are words: {prompts}")
         held = self_test(spec, realisation)
         launch_line = self._journal.append(
             "launch",
@@ -217,6 +221,7 @@ class _Session:
             engine_started=engine.started,
             engine=facts.name,
             read_back=[item.to_json() for item in read_back_rows],
+            prompts=prompts.to_json(),
             chat_overhead=ready.chat_overhead_tokens,
             accepts_unknown_model=ready.accepts_unknown_model,
             repeat_cached_tokens=ready.repeat_cached_tokens,
@@ -240,7 +245,7 @@ class _Session:
                 " INVALID"
             )
         with self._sampling():
-            self._search(_Launched(launch_line, repeat, engine, realisation, held))
+            self._search(_Launched(launch_line, repeat, engine, realisation, held, prompts))
 
     def _require_new_launch(self, repeat: int, engine: RunningEngine) -> None:
         starts = {
@@ -343,6 +348,7 @@ class _Session:
             trial=number,
             rate_urps=rate_urps,
             nonce=self._nonce,
+            prompts=launched.prompts,
             chat_overhead=launched.chat_overhead,
             trials_left=trials_left,
             # Asking an attached engine takes a connection; the hot path must not wait for it.

@@ -10,8 +10,9 @@ from tokenwatt_site.evidence import RequestRecord, Status
 from tokenwatt_site.goodput import Outcome, Tally, decide
 from tokenwatt_site.measure.client import Offered, PlannedRequest, Target, offer
 from tokenwatt_site.measure.endpoint import request_body
+from tokenwatt_site.prompts import Prompts, trial_key
 from tokenwatt_site.spec import Objective, Spec
-from tokenwatt_site.workload import Realisation, prompt, trial_key
+from tokenwatt_site.workload import Realisation
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,13 @@ class Progress:
 
 
 def plan_requests(
-    spec: Spec, realisation: Realisation, rate_urps: int, key: bytes, chat_overhead: int
+    spec: Spec,
+    realisation: Realisation,
+    rate_urps: int,
+    *,
+    key: bytes,
+    prompts: Prompts,
+    chat_overhead: int,
 ) -> tuple[PlannedRequest, ...]:
     """Return the requests of a trial with their bodies.
 
@@ -43,18 +50,21 @@ def plan_requests(
         spec: says which API and model.
         realisation: rows and their lengths.
         rate_urps: offered rate in 1e-6 requests/s.
-        key: `workload.trial_key` of this trial.
-        chat_overhead: tokens that the chat template adds to a message; 0 for completions.
+        key: `prompts.trial_key` of this trial.
+        prompts: what is asked with.
+        chat_overhead: tokens that the engine adds to a text; 0 for token ids.
+
+    Raises:
+        EnvironmentProblem: a prompt that the tokenizer counts otherwise.
     """
     endpoint = spec.endpoint
     planned = []
     for number, (row, due_ns) in enumerate(
         zip(realisation.rows, realisation.due_ns(rate_urps), strict=True)
     ):
-        # A prompt shorter than the template's own tokens cannot be asked for.
-        tokens = max(1, row.input_tokens - chat_overhead)
-        words = prompt(endpoint, key, number, tokens)
-        body = request_body(endpoint.api, endpoint.model, words, row.output_tokens)
+        # A prompt shorter than what the engine adds to it cannot be asked for.
+        prompt = prompts.prompt(key, number, max(1, row.input_tokens - chat_overhead))
+        body = request_body(endpoint.api, endpoint.model, prompt, row.output_tokens)
         planned.append(PlannedRequest(number, due_ns, body, row.input_tokens, row.output_tokens))
     return tuple(planned)
 
@@ -68,6 +78,7 @@ def run_trial(
     trial: int,
     rate_urps: int,
     nonce: str,
+    prompts: Prompts,
     chat_overhead: int,
     trials_left: int,
     alive: Callable[[], bool],
@@ -88,6 +99,7 @@ def run_trial(
         trial: number of the trial within the run, from 1.
         rate_urps: offered rate in 1e-6 requests/s.
         nonce: hex; with repeat and trial it decides the prompts.
+        prompts: see `plan_requests`.
         chat_overhead: see `plan_requests`.
         trials_left: for the progress display.
         alive: tells at once whether the engine's process is there; called while requests run.
@@ -95,9 +107,14 @@ def run_trial(
         keep: takes records as their requests end, about twice a second, and of a trial that is
             broken off also those of the requests that were open.
         folder: see `offer`.
+
+    Raises:
+        EnvironmentProblem: see `plan_requests` and `offer`.
     """
     key = trial_key(nonce, spec.configuration_id, repeat, trial)
-    plan = plan_requests(spec, realisation, rate_urps, key, chat_overhead)
+    plan = plan_requests(
+        spec, realisation, rate_urps, key=key, prompts=prompts, chat_overhead=chat_overhead
+    )
     standing = _Standing(spec.setup.slo, realisation)
 
     def watch(now_ns: int, ended: Sequence[RequestRecord], still: Sequence[RequestRecord]) -> bool:

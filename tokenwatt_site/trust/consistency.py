@@ -7,10 +7,11 @@ from collections.abc import Sequence
 
 from tokenwatt_site.errors import InputError, Problem
 from tokenwatt_site.journal import Entry
+from tokenwatt_site.prompts import SEED_RULE
 from tokenwatt_site.run import Run
 from tokenwatt_site.trials import Told
 from tokenwatt_site.trust.difference import expect_equal
-from tokenwatt_site.workload import SEED_RULE, workload_of
+from tokenwatt_site.workload import workload_of
 
 MAX_TRIALS = 2_000
 MAX_PLANNED_ROWS = 4_000_000
