@@ -236,9 +236,14 @@ def test_without_an_engine_there_are_no_metrics_and_no_longest_sequence() -> Non
     ],
 )
 def test_a_prompt_is_tokenised_as_it_is_counted(request_: dict[str, Any], tokens: int) -> None:
+    path = "/v1/chat/completions" if "messages" in request_ else "/v1/completions"
+    asked = {"model": "simulated", **request_}
     with SimulatedServer(engine=engine()) as server:
-        told = json.loads(ask(server, "POST", "/tokenize", {"model": "simulated", **request_})[1])
+        told = json.loads(ask(server, "POST", "/tokenize", asked)[1])
+        more = {"stream": True, "max_tokens": 1, "stream_options": {"include_usage": True}}
+        _, body = ask(server, "POST", path, asked | more)
     assert (told["count"], len(told["tokens"]), told["max_model_len"]) == (tokens, tokens, 512)
+    assert b'"usage":{"prompt_tokens":%d,' % tokens in body
 
 
 def test_what_cannot_be_tokenised_is_refused() -> None:
