@@ -38,3 +38,8 @@ def test_every_row_has_a_source_and_no_name_is_given_twice() -> None:
 
     assert len(set(names)) == len(names)
     assert all(row.source for row in accelerators.rows())
+
+
+def test_a_row_is_found_by_its_own_name_too() -> None:
+    assert accelerators.named("nvidia h200 sxm 141gb") == accelerators.find("NVIDIA H200")
+    assert accelerators.named("NVIDIA H200") is None

@@ -1,4 +1,4 @@
-"""What data sheets say of accelerators: memory, rated bandwidth, board power, with the source.
+"""What data sheets say of accelerators: memory, bandwidth, peak, board power, with the source.
 
 The rows are in `accelerators.toml`. A name that is not there has no figures: a percentage of a
 guessed peak would be worse than none.
@@ -18,12 +18,16 @@ from tokenwatt_site.schema import Line, Model
 
 
 class AcceleratorRow(Model):
-    """One product as sold. `names` are what the driver reports; bandwidth is per board."""
+    """One product as sold. `names` are what the driver reports; figures are per board.
+
+    `bf16_tflop_s` is the dense peak: data sheets also print twice that, for sparse matrices.
+    """
 
     name: Line
     names: Annotated[tuple[Line, ...], Field(min_length=1)]
     memory_gib: Annotated[int, Field(gt=0)]
     rated_bandwidth_gb_s: Annotated[float, Field(gt=0)]
+    bf16_tflop_s: Annotated[float, Field(gt=0)] | None = None
     board_power_w: Annotated[float, Field(gt=0)] | None = None
     source: Line
 
@@ -48,3 +52,9 @@ def find(driver_name: str) -> AcceleratorRow | None:
         if wanted in (name.casefold() for name in row.names):
             return row
     return None
+
+
+def named(name: str) -> AcceleratorRow | None:
+    """Return the row of a product by its own name in the table; None when there is none."""
+    wanted = name.casefold()
+    return next((row for row in rows() if row.name.casefold() == wanted), None)

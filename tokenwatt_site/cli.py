@@ -27,6 +27,7 @@ from tokenwatt_site.commands import init as init_command
 from tokenwatt_site.commands import keys as keys_command
 from tokenwatt_site.commands import measure as measure_command
 from tokenwatt_site.commands import report as report_command
+from tokenwatt_site.commands import simulate as simulate_command
 from tokenwatt_site.commands import trace as trace_command
 from tokenwatt_site.commands import verify as verify_command
 from tokenwatt_site.errors import (
@@ -354,6 +355,67 @@ def _ask(question: str) -> str:
         return ""
     _err.print(f"{question} ", end="", markup=False)
     return input()
+
+
+@app.command()
+@_handled
+def simulate(
+    *,
+    accelerator: Annotated[
+        str, typer.Option(help="Board, by its name in the accelerator table or the driver's.")
+    ] = "NVIDIA H200",
+    model: Annotated[str, typer.Option(help="Shape of the model.")] = "llama-3.1-8b",
+    count: Annotated[int, typer.Option(help="Boards; they share the work without loss.")] = 1,
+    served_name: Annotated[
+        str | None, typer.Option(help="The model's name in the API; default that of its shape.")
+    ] = None,
+    max_batch: Annotated[int, typer.Option(help="Most sequences in a step.")] = 256,
+    token_budget: Annotated[int, typer.Option(help="Most tokens computed in a step.")] = 8192,
+    kv_tokens: Annotated[
+        int | None, typer.Option(help="Tokens of KV; default what the memory holds.")
+    ] = None,
+    memory: Annotated[
+        int | None, typer.Option(help="GiB of a board, where it is not the table's.")
+    ] = None,
+    max_model_len: Annotated[
+        int | None, typer.Option(help="Most tokens of prompt and answer together.")
+    ] = None,
+    port: Annotated[int, typer.Option(help="On the loopback; 0 takes a free one.")] = 8000,
+    seed: Annotated[
+        int | None, typer.Option(help="Draws the pace of this launch, about 1% off the roofline.")
+    ] = None,
+    script: Annotated[
+        str, typer.Option(help="Dialects and faults by name, such as llama.cpp,drop:20.")
+    ] = "",
+    log: Annotated[
+        Path | None, typer.Option(help="The truth: a line of JSON for each request that ended.")
+    ] = None,
+) -> None:
+    """Serve a simulated engine with an OpenAI-compatible API, until Ctrl-C."""
+    simulation = simulate_command.plan(
+        simulate_command.Asked(
+            accelerator=accelerator,
+            model=model,
+            count=count,
+            served_name=served_name,
+            max_batch=max_batch,
+            token_budget=token_budget,
+            kv_tokens=kv_tokens,
+            memory_gib=memory,
+            max_model_len=max_model_len,
+            seed=seed,
+            script=script,
+        )
+    )
+    with (
+        simulate_command.serving(simulation, port=port, log=log) as (server, tally),
+        contextlib.suppress(KeyboardInterrupt),
+    ):
+        for line in simulation.lines:
+            _tell(line)
+        typer.echo(server.url)
+        server.wait_until_failed()
+    _tell(f"{tally.requests} requests ended; events left up to {tally.late_ns / 1e6:.1f} ms late")
 
 
 @app.command()

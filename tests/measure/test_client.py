@@ -22,8 +22,10 @@ from tokenwatt_site.measure import pool as pool_module
 from tokenwatt_site.measure.client import Offered, PlannedRequest, Target, offer
 from tokenwatt_site.measure.readlog import ReadLog
 from tokenwatt_site.measure.watcher import Watch
+from tokenwatt_site.simulate.desk import ScriptOf
 from tokenwatt_site.simulate.script import Script, named
-from tokenwatt_site.simulate.server import ScriptOf, Served, SimulatedServer
+from tokenwatt_site.simulate.server import SimulatedServer
+from tokenwatt_site.simulate.truth import Served
 
 MS = 1_000_000
 KEY = "k3y-0123456789abcdef"

@@ -13,7 +13,12 @@ from tokenwatt_site.errors import EngineError
 from tokenwatt_site.measure import session
 from tokenwatt_site.measure.session import Events, measure
 
-ARGV = ["{python}", "-m", "tokenwatt_site.simulate.server", "--port", "{port}", "--model"]
+MAIN = "from tokenwatt_site.cli import main; main()"
+# A token every 1 ms: the smallest shape, so that nothing but the fixed time of a step is left.
+ARGV = [
+    *("{python}", "-c", MAIN, "simulate", "--port", "{port}"),
+    *("--model", "smollm2-135m", "--served-name"),
+]
 
 
 # The client's own limits are shares of the TTFT limit: these hold on a busy machine.
@@ -21,7 +26,7 @@ PATIENT = [{"metric": m, "quantile": 0.9, "limit_ms": 60_000.0} for m in ("ttft"
 
 
 def spec_of(model, script="", start_rate=20.0):
-    argv = [*ARGV, model, "--ttft-ms", "2", "--interval-ms", "1", "--script", script]
+    argv = [*ARGV, model, "--script", script]
     return small_spec(
         setup__engine__argv=argv,
         setup__engine__name="tokenwatt-simulated",

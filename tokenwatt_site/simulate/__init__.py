@@ -1,1 +1,1 @@
-"""A server that knows the truth: to test us, never to publish."""
+"""An engine that knows the truth: to test us, never to publish."""

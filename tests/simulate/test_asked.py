@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import json
+from typing import Any, Literal
+
+import pytest
+
+from tokenwatt_site.simulate.asked import Asked, tokenise
+
+
+@pytest.mark.parametrize(
+    ("api", "request_", "tokens"),
+    [
+        ("completions", {"prompt": [7, 8]}, 2),
+        ("completions", {"prompt": "a b c"}, 3),
+        ("chat", {"messages": [{"role": "user", "content": "a b"}, {"content": "c"}]}, 3),
+    ],
+)
+def test_the_prompt_has_a_token_for_each_id_or_word(
+    api: Literal["completions", "chat"], request_: dict[str, Any], tokens: int
+) -> None:
+    body = json.dumps({**request_, "stream": True, "max_tokens": 4}).encode()
+    assert Asked.parse(api, body).prompt_tokens == tokens
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b"[" * 100_000,
+        b"{}",
+        b'{"stream": true}',
+        b'{"stream": true, "prompt": 5}',
+        b'{"stream": true, "prompt": []}',
+        b'{"stream": true, "prompt": ["x"]}',
+        b'{"stream": true, "prompt": [-1]}',
+        b'{"stream": true, "prompt": " "}',
+        b'{"stream": true, "prompt": "x", "max_tokens": 0}',
+        b'{"stream": true, "prompt": "x", "max_tokens": true}',
+        b"\xff",
+    ],
+)
+@pytest.mark.parametrize("api", ["completions", "chat"])
+def test_a_bad_request_is_a_value_error(api: Literal["completions", "chat"], body: bytes) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - its text is the answer 400's
+        Asked.parse(api, body)
+
+
+def test_a_word_has_the_same_token_wherever_it_stands() -> None:
+    first, second, third = tokenise("one two one")
+    assert first == third != second
+    assert tokenise("one") == (first,)
