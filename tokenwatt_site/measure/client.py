@@ -39,8 +39,9 @@ _LEAD_NS = 20_000_000  # from the last preparation to time 0 of the trial
 _POLL_NS = 1_000_000
 _NEVER_NS = 1 << 62
 _SLEEP_MARGIN_NS = 60_000  # the kernel's timer slack of 50 us, and a little
-_PARSE_NS = 100_000
+_PARSE_NS = 30_000
 _PARSE_MARGIN_NS = 100_000
+_PARSE_LATEST_NS = 500_000_000
 _CLOCK_STEP_NS = 1_000_000
 _MAX_MESSAGES = 5
 
@@ -205,17 +206,22 @@ class _Trial:
                 return False
             if watcher.stops(now, self._next_ns):
                 return True
-            parse_until_ns = min(now + _PARSE_NS, self._next_ns - _PARSE_MARGIN_NS)
-            while self._log and self._now() < parse_until_ns:
-                self._parse_one()
-            self._poll()
+            idle = not self._poll()
+            # What waits in the sockets comes first, but nothing waits to be parsed for ever.
+            if self._log and (idle or now - self._log.known_ns > _PARSE_LATEST_NS):
+                until_ns = min(self._now() + _PARSE_NS, self._next_ns - _PARSE_MARGIN_NS)
+                while self._log and self._now() < until_ns:
+                    self._parse_one()
 
-    def _poll(self) -> None:
-        """Wait for bytes, at most a millisecond and not beyond the next request; read them."""
+    def _poll(self) -> bool:
+        """Wait for bytes, at most a millisecond and not beyond the next request; read them.
+
+        Tell whether anything was there. Where something waits to be parsed it does not wait.
+        """
         until_due_ns = self._next_ns - self._now()
         timeout_s = 0.0
         if self._log:
-            pass  # there is work to do
+            pass
         elif until_due_ns > _POLL_NS + 2 * _SLEEP_MARGIN_NS:
             timeout_s = _POLL_NS / 1e9
         elif until_due_ns > 2 * _SLEEP_MARGIN_NS and not (self._pool.dialling or self._user_stamps):
@@ -230,6 +236,7 @@ class _Trial:
             if now >= self._next_ns:
                 self._send_due(now)
         self._polled_ns = polled_ns
+        return bool(ready)
 
     def _send_due(self, now: int) -> None:
         while self._next_ns <= now:
