@@ -26,7 +26,7 @@ from tokenwatt_site.evidence import (
 from tokenwatt_site.goodput import decide, judge
 from tokenwatt_site.journal import Event, Journal
 from tokenwatt_site.lengths import Conversation
-from tokenwatt_site.prompts import SEED_RULE
+from tokenwatt_site.prompts import COMMON_WORDS, SEED_RULE, Ids, Prompts, Words, common_words
 from tokenwatt_site.run import SIMULATED_ENGINE, Conditions, Run, SelfTest, signed_bytes
 from tokenwatt_site.spec import Spec, parse_spec
 from tokenwatt_site.trace import Request, Trace, encode, parse
@@ -326,12 +326,21 @@ class RunBuilder:
             "engine_started": f"2026-01-{self.day:02}T00:00:00.{repeat:06}Z",
             "engine": SIMULATED_ENGINE if self.simulated else self.spec.setup.engine.name,
             "read_back": [],
+            "prompts": self._prompts().to_json(),
             "chat_overhead": 0,
             "accepts_unknown_model": False,
             "repeat_cached_tokens": 0,
             "longest_asked": True,
             **({} if self.self_test is None else {"self_test": self.self_test.to_json()}),
         }
+
+    def _prompts(self) -> Prompts:
+        endpoint = self.spec.endpoint
+        if endpoint.prompt_kind == "ids":
+            return Ids(endpoint.vocabulary)
+        if endpoint.tokenizer is None:
+            return common_words()
+        return Words(COMMON_WORDS, "tokenizer file", tokenizer_sha256="5" * 64)
 
     @property
     def _repeats(self) -> range:
