@@ -8,9 +8,7 @@ Prefixes that prompts shared, which Mooncake tells as hash_ids, have no place in
 from __future__ import annotations
 
 import csv
-import os
 import re
-import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,7 +16,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from tokenwatt_site.canonical import JsonValue, load_json, read_file
-from tokenwatt_site.errors import EnvironmentProblem, InputError, Problem, UsageError
+from tokenwatt_site.commands.output import require_absent, write_new
+from tokenwatt_site.errors import InputError, Problem, UsageError
 from tokenwatt_site.evidence import MAX_LINE_BYTES
 from tokenwatt_site.lengths import MAX_TOKENS
 from tokenwatt_site.spec import MAX_ROWS
@@ -100,11 +99,11 @@ def convert(source: Path, out: Path) -> Written:
                 expected="a name in .jsonl of letters, digits, dot, dash and underscore",
             )
         )
-    _require_absent(out)
+    require_absent(out)
     data = encode(_requests(read_file(source, limit=MAX_SOURCE_BYTES), str(source)))
     # Read back: what is written is what a spec accepts.
     trace = parse(data, source=str(out))
-    _write(out, data)
+    write_new(out, data)
     lengths = trace.lengths("input_tokens"), trace.lengths("output_tokens")
     return Written(out, trace, Workload(name or "trace", 1, *lengths, trace=trace))
 
@@ -193,26 +192,3 @@ def _refuse(source: str, line: int, field: str, found: str, expected: str) -> No
             expected=expected,
         )
     )
-
-
-def _require_absent(out: Path) -> None:
-    if out.exists() or out.is_symlink():
-        raise UsageError(
-            Problem("is there already", file=str(out), remedy="Name another file with --out.")
-        )
-
-
-def _write(out: Path, data: bytes) -> None:
-    partial = out.with_name(f".{out.name}.{secrets.token_hex(8)}")
-    try:
-        partial.write_bytes(data)
-        # link, not rename: a file that somebody made meanwhile is not overwritten.
-        os.link(partial, out)
-    except FileExistsError:
-        _require_absent(out)
-    except OSError as error:
-        raise EnvironmentProblem(
-            Problem(f"cannot be written ({error.strerror})", file=str(out))
-        ) from error
-    finally:
-        partial.unlink(missing_ok=True)
