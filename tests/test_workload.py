@@ -14,7 +14,7 @@ from tokenwatt_site.draws import GAP_UNIT
 from tokenwatt_site.errors import SpecError
 from tokenwatt_site.lengths import Conversation, Fixed
 from tokenwatt_site.prompts import Ids
-from tokenwatt_site.trace import Request, encode, parse
+from tokenwatt_site.trace import TraceLine, encode, parse
 from tokenwatt_site.workload import NAMED, Workload
 
 PUBLISHED_ROWS = [[2142327, 544, 339], [1874721, 165, 699], [607580, 387, 396], [467070, 4523, 366]]
@@ -213,7 +213,7 @@ def test_repeats_of_a_trace_are_its_parts_one_after_the_other():
 
 
 def test_a_trace_at_its_own_rate_comes_when_it_came():
-    trace = parse(encode([Request(i * 10**9, 5, 5) for i in range(21)]), source="t")
+    trace = parse(encode([TraceLine(i * 10**9, 5, 5) for i in range(21)]), source="t")
     drawn = of_trace(trace).realisation(1, lead_in=0, scored=21, tail=0)
     assert list(drawn.due_ns(1_000_000)) == [request.arrival_ns for request in trace.requests]
     assert list(drawn.due_ns(4_000_000)) == [r.arrival_ns // 4 for r in trace.requests]
@@ -250,8 +250,8 @@ def test_lengths_that_are_not_those_of_the_trace_are_refused():
 
 
 def test_the_pace_of_the_scored_part_is_told_against_the_whole_trace():
-    slow = [Request(i * 2 * 10**9, 5, 5) for i in range(20)]
-    fast = [Request(38 * 10**9 + i * 10**9, 5, 5) for i in range(1, 21)]
+    slow = [TraceLine(i * 2 * 10**9, 5, 5) for i in range(20)]
+    fast = [TraceLine(38 * 10**9 + i * 10**9, 5, 5) for i in range(1, 21)]
     made = of_trace(parse(encode([*slow, *fast]), source="t"))
     # 39 gaps in 58 s; 19 gaps in 38 s, then 19 in 19 s.
     paces = [made.realisation(r, lead_in=0, scored=20, tail=0).scored_pace for r in (1, 2)]

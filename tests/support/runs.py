@@ -29,7 +29,7 @@ from tokenwatt_site.lengths import Conversation
 from tokenwatt_site.prompts import COMMON_WORDS, SEED_RULE, Ids, Prompts, Words, common_words
 from tokenwatt_site.run import SIMULATED_ENGINE, Conditions, Run, SelfTest, signed_bytes
 from tokenwatt_site.spec import Spec, parse_spec
-from tokenwatt_site.trace import Request, Trace, encode, parse
+from tokenwatt_site.trace import Trace, TraceLine, encode, parse
 from tokenwatt_site.trust.keyring import Keyring
 from tokenwatt_site.trust.signature import key_id, sign
 from tokenwatt_site.workload import NAMED, Realisation, Workload, workload_of
@@ -432,7 +432,7 @@ def a_trace(rows: int = 400, *, every_ns: int = 500_000_000, bursts: int = 4) ->
     return parse(
         encode(
             [
-                Request(n // bursts * bursts * every_ns, 20 + n * 7 % 40, 4 + n * 5 % 20)
+                TraceLine(n // bursts * bursts * every_ns, 20 + n * 7 % 40, 4 + n * 5 % 20)
                 for n in range(rows)
             ]
         ),
