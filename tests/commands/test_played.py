@@ -61,9 +61,13 @@ def caching(server):
 
 def simulated(make, engine=fast, **changes):
     """Measure against the simulated server; return path, run and the server's log."""
-    script_of = fast(None)
-    server = SimulatedServer(lambda number: script_of(number))
-    script_of = engine(server)
+
+    def script_of(number):
+        return script(number)
+
+    script = fast(None)
+    server = SimulatedServer(script_of)
+    script = engine(server)  # which looks at what the server was asked
     with server:
         spec = make(
             endpoint__start="attach",
