@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from tests.measure.test_session import Lab, lab  # noqa: F401  # a fixture
-from tests.support.runs import a_trace, conversation_spec, small_spec, trace_spec
+from tests.support.runs import HELD, a_trace, conversation_spec, small_spec, trace_spec
 from tokenwatt_site.commands import measure as command
 from tokenwatt_site.commands.verify import verify
 from tokenwatt_site.configuration import group
@@ -16,6 +16,7 @@ from tokenwatt_site.errors import (
     Interrupted,
     SpecError,
 )
+from tokenwatt_site.measure import session
 from tokenwatt_site.measure.session import Events
 from tokenwatt_site.pages import report
 from tokenwatt_site.pages.page import NO_LINKS
@@ -32,6 +33,12 @@ def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TOKENWATT_KEY_DIR", str(tmp_path / "keys"))
     return tmp_path
+
+
+@pytest.fixture
+def held(monkeypatch):
+    """A client that need not be tested again: the test that plays a trace tests it."""
+    monkeypatch.setattr(session, "self_test", lambda *_: HELD)
 
 
 def fast(server):
@@ -113,7 +120,7 @@ def test_a_trace_is_played_signed_verified_and_shown(here):
     assert {request[1:] for request in TRACE.requests[: len(trial)]} <= sent
 
 
-def test_conversations_are_held_signed_verified_and_their_cache_is_a_number(here):
+def test_conversations_are_held_signed_verified_and_their_cache_is_a_number(here, held):
     path, run, _ = simulated(lambda **c: conversation_spec(3, 4, 32, **c), caching)
     assert {trial.verdict for trial in verify(path).claims.trials} == {"PASS"}
     share = run.claims.metric("cached_prompt_share").value
@@ -129,7 +136,7 @@ def test_conversations_are_held_signed_verified_and_their_cache_is_a_number(here
     assert run.simulated
 
 
-def test_a10_the_same_cache_hits_make_a_plain_run_invalid(here):
+def test_a10_the_same_cache_hits_make_a_plain_run_invalid(here, held):
     def stale(_):
         # The first six requests are those of the preflight.
         return lambda n: Script(ttft_ms=1, interval_ms=0.1, cached_tokens=2 if n >= 6 else 0)
