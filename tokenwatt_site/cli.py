@@ -22,12 +22,10 @@ from rich.table import Table
 
 from tokenwatt_site import __version__
 from tokenwatt_site.commands import check as check_command
-from tokenwatt_site.commands import demo as demo_command
 from tokenwatt_site.commands import init as init_command
 from tokenwatt_site.commands import keys as keys_command
 from tokenwatt_site.commands import measure as measure_command
 from tokenwatt_site.commands import progress
-from tokenwatt_site.commands import report as report_command
 from tokenwatt_site.commands import simulate as simulate_command
 from tokenwatt_site.commands import trace as trace_command
 from tokenwatt_site.commands import verify as verify_command
@@ -236,7 +234,10 @@ def report(
     out: Annotated[Path | None, typer.Option("--out", help="Where the page goes.")] = None,
 ) -> None:
     """Write one self-contained HTML page that opens from disk."""
-    typer.echo(report_command.report(files, title=title, out=out))
+    # The library of the charts takes longer to load than all else; no other command waits for it.
+    from tokenwatt_site.commands.report import report as write  # noqa: PLC0415
+
+    typer.echo(write(files, title=title, out=out))
 
 
 @spec_app.command("check")
@@ -372,8 +373,10 @@ def simulate(
 @_handled
 def demo() -> None:
     """Measure a small model on this CPU and build the site that shows it."""
+    from tokenwatt_site.commands.demo import demonstrate  # noqa: PLC0415  # as for `report`
+
     with _Display() as events:
-        shown = demo_command.demonstrate(events)
+        shown = demonstrate(events)
     _print_summary(shown.run)
     _tell("A 135M model on a CPU, demo mode; power was not covered. Look at:")
     typer.echo(shown.report)
