@@ -59,7 +59,7 @@ def test_more_memory_or_boards_hold_more() -> None:
     [
         ({"accelerator": "CPU"}, "--accelerator: is no known accelerator; found CPU.*NVIDIA H100"),
         ({"model": "gpt-5"}, "--model: is no known model shape; found gpt-5.*qwen3-8b"),
-        ({"script": "nonsense"}, "no such script; found nonsense.*role-early"),
+        ({"script": "nonsense"}, "--script: no such script; found nonsense.*role-early"),
         ({"model": "llama-3.1-70b"}, r"no room.*131\.4 GiB of weights.*--count"),
         ({"memory_gib": 10}, "--memory: leaves no room"),
         ({"memory_gib": 80, "kv_tokens": 512}, "not both"),

@@ -20,7 +20,7 @@ def test_the_prompt_has_a_token_for_each_id_or_word(
     api: Literal["completions", "chat"], request_: dict[str, Any], tokens: int
 ) -> None:
     body = json.dumps({**request_, "stream": True, "max_tokens": 4}).encode()
-    assert Asked.parse(api, body).prompt_tokens == tokens
+    assert Asked.parse(api, body, 0).prompt_tokens == tokens
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_the_prompt_has_a_token_for_each_id_or_word(
 @pytest.mark.parametrize("api", ["completions", "chat"])
 def test_a_bad_request_is_a_value_error(api: Literal["completions", "chat"], body: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - its text is the answer 400's
-        Asked.parse(api, body)
+        Asked.parse(api, body, 0)
 
 
 def test_a_word_has_the_same_token_wherever_it_stands() -> None:
