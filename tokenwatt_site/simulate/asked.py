@@ -95,7 +95,8 @@ class Asked:
         request = parse_object(body)
         if request.get("stream") is not True:
             raise ValueError("only stream: true is answered")
-        asked = request.get("max_completion_tokens", request.get("max_tokens", DEFAULT_TOKENS))
+        given = (request.get(name) for name in ("max_completion_tokens", "max_tokens"))
+        asked = next((value for value in given if value is not None), DEFAULT_TOKENS)
         if type(asked) is not int or asked < 1:
             raise ValueError("max_tokens is no positive whole number")
         options = request.get("stream_options")
