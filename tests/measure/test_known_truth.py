@@ -197,7 +197,7 @@ def test_a_measured_boundary_encloses_the_engines_own(
             setup__engine__name="tokenwatt-simulated",
             setup__engine__version="simulated",
             setup__slo=[TTFT, TPOT],
-            protocol__scored=40,
+            protocol__scored=30,
             protocol__start_rate=38.0,
             protocol__max_rate=256.0,
         )

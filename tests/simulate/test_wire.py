@@ -46,6 +46,12 @@ def test_a_request_without_end_is_refused_when_it_is_too_large() -> None:
         take_request(bytearray(MAX_REQUEST_BYTES + 1))
 
 
+@pytest.mark.parametrize("data", [b"\x16\x03\x01", b"PUT /", b"GEX", b"\r\n"])
+def test_what_begins_like_no_request_is_not_waited_for(data: bytes) -> None:
+    with pytest.raises(ValueError, match="no request"):
+        take_request(bytearray(data))
+
+
 @pytest.mark.parametrize("length", [b"-5", b"", b"1e3", b"9999999999999"])
 def test_a_length_that_is_none_is_refused_and_not_taken_for_0(length: bytes) -> None:
     with pytest.raises(ValueError, match="no length"):

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 MAX_REQUEST_BYTES = 16 << 20
 _REQUEST_LINE = re.compile(rb"(GET|POST) (/[^ ?\r\n]*)(?:\?[^ \r\n]*)? HTTP/1\.[01]\r\n")
+_BEGINNINGS = (b"GET /", b"POST /")
 _LENGTH = re.compile(rb"\r\nContent-Length:[ \t]*([^\r\n]*?)[ \t]*\r\n", re.IGNORECASE)
 _DIGITS = re.compile(rb"[0-9]{1,12}")
 _REASONS = {
@@ -35,7 +36,8 @@ def take_request(received: bytearray) -> HttpRequest | None:
     line = _REQUEST_LINE.match(received)
     if len(received) > MAX_REQUEST_BYTES:
         raise ValueError("the request is too large")
-    if end >= 0 and line is None:
+    begun = any(start.startswith(received[: len(start)]) for start in _BEGINNINGS)
+    if not begun or (end >= 0 and line is None):  # a client that speaks TLS never ends a head
         raise ValueError("this is no request")
     if end < 0 or line is None:
         return None
