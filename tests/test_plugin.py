@@ -66,7 +66,7 @@ def test_the_run_file_that_is_served_can_be_measured_again(site: Path) -> None:
     assert not list((site / "runs").rglob("*.yaml"))
 
 
-OWN_IMAGES = {"client.html": ["images/client-error.svg"]}
+OWN_IMAGES = {"client.html": ["images/client-error.svg", "images/client-late.svg"]}
 
 
 def test_f29_no_page_holds_a_live_element_of_a_hostile_title(site: Path) -> None:

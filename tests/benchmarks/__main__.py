@@ -1,6 +1,7 @@
 """Run one benchmark: `python -m tests.benchmarks NAME` writes build/bench/NAME.json.
 
-A benchmark is a module here with `run() -> dict[str, float]`: named numbers, units in the names.
+A benchmark is a module here with `run()`, which returns named figures, units in the names: numbers,
+or a bound such as "< 250".
 Times are of this machine as busy as it was; ratios say more. Nothing is asserted.
 """
 
@@ -46,7 +47,9 @@ def main(arguments: list[str]) -> int:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(result, indent=2) + "\n")
     width = max(map(len, figures))
-    sys.stdout.write("".join(f"{key:<{width}}  {value:,.6g}\n" for key, value in figures.items()))
+    for key, value in figures.items():
+        shown = value if isinstance(value, str) else f"{value:,.6g}"
+        sys.stdout.write(f"{key:<{width}}  {shown}\n")
     sys.stdout.write(f"{path.relative_to(ROOT)}\n")
     return 0
 

@@ -126,7 +126,7 @@ def test_an_output_that_the_context_would_cut_is_refused(demo_spec, engine):
 
 
 @pytest.mark.parametrize("api", ["completions", "chat"])
-def test_a8_tokens_come_from_usage_in_both_dialects_of_the_engine(demo_spec, engine, api):
+def test_a8_tokens_come_from_usage_in_both_dialects_of_the_engine(demo_spec, engine, api, tmp_path):
     spec = attached(demo_spec, engine, api, slo=[{**o, "limit_ms": 60_000} for o in SLO])
     facts = read_back(engine.url)
     overhead = preflight(spec, engine.url, facts, prompt(spec)).chat_overhead_tokens
@@ -145,6 +145,7 @@ def test_a8_tokens_come_from_usage_in_both_dialects_of_the_engine(demo_spec, eng
         alive=engine.alive,
         report=lambda _: None,
         keep=lambda _: None,
+        folder=tmp_path,
     )
     for record in offered.records:
         assert record.status is Status.OK

@@ -79,6 +79,20 @@ def test_what_is_read_comes_with_the_kernels_stamp_where_there_is_one() -> None:
         assert before <= stamp_ns <= time.time_ns()
 
 
+def test_a_read_that_was_full_may_not_have_been_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_module, "_READ_BYTES", 4)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        connection = Connection(socket.AF_INET, listener.getsockname())
+        accepted, _ = listener.accept()
+        with accepted, connection._socket:
+            connection._socket.settimeout(10)
+            accepted.sendall(b"12345")
+            assert connection.receive()[0] == b"1234"
+            assert not connection.drained
+            assert connection.receive()[0] == b"5"
+            assert connection.drained
+
+
 def test_of_several_addresses_the_one_that_listens_is_taken(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import resource
 import select
 import socket
 from collections.abc import Iterator
@@ -83,6 +84,20 @@ def test_an_idle_connection_that_the_server_closes_is_dropped(
     pool.tend(connection)
     assert connection.closed
     assert pool.take() is None
+
+
+def test_one_look_sees_all_that_is_ready(pool: Pool, listener: socket.socket) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 4_000:
+        pytest.skip("too few descriptors here")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 4_000), hard))
+    accepted = []
+    for _ in range(1_100):  # epoll's own bound is 1,023
+        pool.dial().exchange = exchange()
+        accepted.append(listener.accept()[0])
+    assert len(pool.poll(5)) == 1_100
+    for each in accepted:
+        each.close()
 
 
 def test_a_connection_may_be_dropped_twice(pool: Pool) -> None:

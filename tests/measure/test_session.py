@@ -89,7 +89,7 @@ class Lab:
         self.free_ns = epoch + max(record.end_ns for record in records)
         failed = sum(record.status is not Status.OK for record in records)
         errors = (f"{failed} x HTTP 500",) if failed else ()
-        return Offered(tuple(records), epoch, "kernel", errors, 0, 1, 1_000, 10_000)
+        return Offered(tuple(records), epoch, "kernel", errors, 0, 1, 1_000, 10_000, 0)
 
 
 @pytest.fixture

@@ -22,9 +22,9 @@ class Trial:
     def still(self) -> Iterator[Exchange]:
         return iter([e for e in self.exchanges if e.fate is None])
 
-    def snapshot(self, exchange: Exchange, now: int) -> RequestRecord:
+    def snapshot(self, exchange: Exchange) -> RequestRecord:
         self.looks += 1
-        return exchange.snapshot(1, 1, now)
+        return exchange.snapshot(1, 1, 0)
 
     def end(self, number: int) -> None:
         self.exchanges[number].fate = Status.TIMED_OUT

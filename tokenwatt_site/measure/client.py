@@ -2,12 +2,12 @@
 
 Open loop: a request is sent when it is due, whatever became of the others. Nothing on the way
 waits: sockets do not block, connections are opened ahead, and what is read is stored with its
-stamps and parsed in the idle time between two requests, or after the trial.
+stamps and parsed when no socket has anything to read, or after the trial.
 
 Stamps are the kernel's where there are any (Linux, SO_TIMESTAMPNS: the arrival of the newest
 segment in the read), so that a late reader does not make a late token. Elsewhere they are taken
-after the read. In both cases a token cannot have arrived before the poll that last
-found its socket empty; polls are at most a millisecond apart, so that this bounds the error.
+after the read. In both cases a token cannot have arrived before its socket was last seen empty,
+which bounds the error; an idle client looks each millisecond.
 
 `offer` is a function of schedule and target to records; it keeps nothing between calls.
 """
@@ -42,7 +42,6 @@ _SLEEP_MARGIN_NS = 60_000  # the kernel's timer slack of 50 us, and a little
 _PARSE_NS = 30_000
 _PARSE_MARGIN_NS = 100_000
 _PARSE_LATEST_NS = 500_000_000
-_CLOCK_STEP_NS = 1_000_000
 _MAX_MESSAGES = 5
 
 
@@ -59,6 +58,8 @@ class Offered:
         connects: connections opened, those before the trial included.
         cpu_ns: processor time of this thread from time 0 to the last answer.
         wall_ns: how long that was.
+        clock_step_ns: how far the system clock was set meanwhile, by which kernel stamps after that
+            are off; 0 without them.
     """
 
     records: tuple[RequestRecord, ...]
@@ -69,6 +70,7 @@ class Offered:
     connects: int
     cpu_ns: int
     wall_ns: int
+    clock_step_ns: int
 
 
 def offer(
@@ -156,7 +158,7 @@ class _Trial:
         self._kernel_stamps = self._user_stamps = False
         self._clock = ClockPair.read()
         self._epoch_ns = self._real_epoch_ns = 0
-        self._polled_ns = 0
+        self._empty_ns = 0  # what came before is read
         self._next_ns = _NEVER_NS
 
     def run(self, watch: Watch, watch_every_ns: int) -> Offered:
@@ -164,20 +166,19 @@ class _Trial:
         self._clock = ClockPair.read()
         self._epoch_ns = time.monotonic_ns() + _LEAD_NS
         self._real_epoch_ns = self._epoch_ns + self._clock.offset_ns
-        self._polled_ns = self._now()
+        self._empty_ns = self._now()
         self._next_ns = self._due_next()
         cpu_ns = time.thread_time_ns()
         stopped = self._loop(Watcher(self, watch, watch_every_ns))
         cpu_ns = time.thread_time_ns() - cpu_ns
-        wall_ns = now = self._now()
+        wall_ns = self._now()
         if stopped:
             for exchange in tuple(self._carriers):
-                self._end(exchange, Status.CENSORED, now)
+                self._end(exchange, Status.CENSORED, self._empty_ns)
         self._pool.close()
         while self._log:
             self._parse_one()
-        if self._kernel_stamps:
-            self._check_clock()
+        step_ns = abs(ClockPair.read().offset_ns - self._clock.offset_ns)
         return Offered(
             records=tuple(e.record for e in self._exchanges if e.record is not None),
             epoch_ns=self._epoch_ns,
@@ -190,6 +191,7 @@ class _Trial:
             connects=self._pool.opened,
             cpu_ns=cpu_ns,
             wall_ns=wall_ns,
+            clock_step_ns=step_ns if self._kernel_stamps else 0,
         )
 
     def close(self) -> None:
@@ -207,9 +209,12 @@ class _Trial:
             if watcher.stops(now, self._next_ns):
                 return True
             idle = not self._poll()
-            # What waits in the sockets comes first, but nothing waits to be parsed for ever.
-            if self._log and (idle or now - self._log.known_ns > _PARSE_LATEST_NS):
-                until_ns = min(self._now() + _PARSE_NS, self._next_ns - _PARSE_MARGIN_NS)
+            # What waits in the sockets comes first; what waits for long gets a little of each pass.
+            late = self._log and now - self._log.known_ns > _PARSE_LATEST_NS
+            if self._log and (idle or late):
+                until_ns = self._now() + _PARSE_NS
+                if not late:
+                    until_ns = min(until_ns, self._next_ns - _PARSE_MARGIN_NS)
                 while self._log and self._now() < until_ns:
                     self._parse_one()
 
@@ -228,14 +233,19 @@ class _Trial:
             # Polls round up to milliseconds. Kernel stamps do not suffer from the nap; others, and
             # a request that waits for its connection, would.
             time.sleep((until_due_ns - _SLEEP_MARGIN_NS) / 1e9)
+        called_ns = self._now()
         ready = self._pool.poll(timeout_s)
-        polled_ns = self._now()
+        # A poll that found nothing looked last when its time was up; when another did is not known.
+        looked_ns = called_ns if ready else min(self._now(), called_ns + int(timeout_s * 1e9))
+        drained = True
         for connection, mask in ready:
             self._ready(connection, mask)
+            drained = drained and connection.drained
             now = self._now()
             if now >= self._next_ns:
                 self._send_due(now)
-        self._polled_ns = polled_ns
+        if drained:
+            self._empty_ns = looked_ns
         return bool(ready)
 
     def _send_due(self, now: int) -> None:
@@ -338,7 +348,7 @@ class _Trial:
             stamp_ns, exact_ns = min(now, real_ns - self._real_epoch_ns), self._clock.error_ns
             self._kernel_stamps = True
         else:
-            stamp_ns, exact_ns = now, now - self._polled_ns
+            stamp_ns, exact_ns = now, now - self._empty_ns
             self._user_stamps = True
         if not exchange.answered:
             exchange.answered = True
@@ -346,7 +356,7 @@ class _Trial:
         framing = exchange.framing
         body = framing.feed(data)
         if body:
-            merged_ns = max(exact_ns, stamp_ns - self._polled_ns)
+            merged_ns = max(exact_ns, stamp_ns - self._empty_ns)
             self._log.append((exchange.number, stamp_ns, exact_ns, merged_ns, body))
         if framing.over:
             fate = Status.STREAM_ERROR if framing.error else Status.OK
@@ -399,7 +409,7 @@ class _Trial:
             self._pool.keep(connection)
         elif connection is not None:
             self._pool.drop(connection)
-        self._log.append((exchange.number, end_ns, 0, end_ns - self._polled_ns, b""))
+        self._log.append((exchange.number, end_ns, 0, end_ns - self._empty_ns, b""))
 
     # What is left for later.
 
@@ -423,15 +433,7 @@ class _Trial:
         """See `Watched`."""
         return iter(tuple(self._carriers))
 
-    def snapshot(self, exchange: Exchange, now: int) -> RequestRecord:
+    def snapshot(self, exchange: Exchange) -> RequestRecord:
         """See `Watched`."""
-        known_ns = min(now, self._log.known_ns) if self._log else now
+        known_ns = min(self._empty_ns, self._log.known_ns) if self._log else self._empty_ns
         return exchange.snapshot(self._repeat, self._trial, known_ns)
-
-    def _check_clock(self) -> None:
-        step_ns = abs(ClockPair.read().offset_ns - self._clock.offset_ns)
-        if step_ns > _CLOCK_STEP_NS:
-            self._messages[
-                f"the system clock was set by {step_ns / 1e6:.1f} ms during the trial:"
-                " kernel stamps after that are off by as much"
-            ] += 1

@@ -147,6 +147,7 @@ class Connection:
 
     Attributes:
         connecting: no request can be sent yet; over TLS until the end of the handshake.
+        drained: the last read took all that was there.
         ended: the engine has closed its side.
         heard_ns: when something of its exchange last came, as the client counts time.
         kept: it was open before its exchange, so the server may have closed it meanwhile.
@@ -164,6 +165,7 @@ class Connection:
         "closed",
         "connecting",
         "descriptor",
+        "drained",
         "ended",
         "exchange",
         "heard_ns",
@@ -182,6 +184,7 @@ class Connection:
         self.descriptor = self._socket.fileno()
         self.closed = False
         self.connecting = True
+        self.drained = True
         self.ended = False
         self.mask = select.POLLOUT
         self.exchange: Exchange | None = None
@@ -266,9 +269,13 @@ class Connection:
             BlockingIOError: nothing is there.
             OSError: the connection is lost.
         """
-        if not _KERNEL_STAMPS:
-            return self._decrypted(self._socket.recv(_READ_BYTES)), None
-        data, ancillary, _, _ = self._socket.recvmsg(_READ_BYTES, _ANCILLARY_BYTES)
+        ancillary: list[tuple[int, int, bytes]] = []
+        self.drained = True
+        if _KERNEL_STAMPS:
+            data, ancillary, _, _ = self._socket.recvmsg(_READ_BYTES, _ANCILLARY_BYTES)
+        else:
+            data = self._socket.recv(_READ_BYTES)
+        self.drained = len(data) < _READ_BYTES
         if self._tls is not None or not data:
             data = self._decrypted(data)
         if not ancillary or len(ancillary[0][2]) < _TIMESPEC.size:

@@ -45,8 +45,8 @@ class Pool:
         self._context = trusted_context() if target.secure else None
         self._spares = _SECURE_SPARES if target.secure else _SPARES
         # Both take and give the same values; Linux's own does not slow down with their number.
-        self._poll = select.epoll() if hasattr(select, "epoll") else select.poll()
-        self._poll_unit_s = 1.0 if hasattr(select, "epoll") else 1e-3
+        self._epoll = select.epoll() if hasattr(select, "epoll") else None
+        self._poll = self._epoll or select.poll()
         self._connections: dict[int, Connection] = {}  # by descriptor
         self._idle: list[Connection] = []
         self._opening = 0
@@ -62,9 +62,12 @@ class Pool:
                 self.tend(connection)
 
     def poll(self, timeout_s: float) -> list[tuple[Connection, int]]:
-        """Wait for something to do at most so long, to the millisecond above; return it."""
-        ready = self._poll.poll(timeout_s / self._poll_unit_s)
+        """Wait for something to do at most so long, to the millisecond above; return all of it."""
         connections = self._connections
+        if self._epoll is not None:
+            ready = self._epoll.poll(timeout_s, max(1, len(connections)))
+        else:
+            ready = self._poll.poll(1000 * timeout_s)
         return [(connections[descriptor], mask) for descriptor, mask in ready]
 
     def take(self) -> Connection | None:
@@ -150,8 +153,8 @@ class Pool:
         """Drop all connections."""
         for connection in tuple(self._connections.values()):
             self.drop(connection)
-        if hasattr(self._poll, "close"):
-            self._poll.close()
+        if self._epoll is not None:
+            self._epoll.close()
 
     def _open_spare(self) -> None:
         with contextlib.suppress(OSError):  # the request that needs one will tell

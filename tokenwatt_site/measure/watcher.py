@@ -26,7 +26,7 @@ class Watched(Protocol):
     def still(self) -> Iterator[Exchange]:
         """Return the requests that are open now."""
 
-    def snapshot(self, exchange: Exchange, now: int) -> RequestRecord:
+    def snapshot(self, exchange: Exchange) -> RequestRecord:
         """Return what is known of an open request: a CENSORED record."""
 
 
@@ -51,7 +51,7 @@ class Watcher:
         if self._left is None:
             self._left, self._seen = self._trial.still(), []
         part = list(islice(self._left, _LOOKS))
-        self._seen += [(exchange, self._trial.snapshot(exchange, now)) for exchange in part]
+        self._seen += [(exchange, self._trial.snapshot(exchange)) for exchange in part]
         fits = due_ns - now > 2 * self._took_ns or now >= self._next_ns + self._every_ns
         if len(part) == _LOOKS or not fits:
             return False
