@@ -470,3 +470,14 @@ def test_shipped_configurations_keep_their_ids() -> None:
         "smollm2-135m-instruct-cpu-llama-cpp-53703718d8bf",
         "deepseek-v4-1-flash-4x-nvidia-h200-vllm-c7c2b0fd8f0a",
     ]
+
+
+@pytest.mark.parametrize("value", ["TODO", None])
+def test_a_workload_hash_that_is_not_known_yet_says_how_to_learn_it(value: str | None) -> None:
+    spec = small_spec_dict()
+    if value is None:
+        del spec["setup"]["workload"]["hash"]
+    else:
+        spec["setup"]["workload"]["hash"] = value
+    with pytest.raises(SpecError, match="Write 64 zeros"):
+        parse_spec(spec, source="x")

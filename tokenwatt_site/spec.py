@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
@@ -29,7 +30,7 @@ from tokenwatt_site.canonical import (
     load_yaml,
     read_file,
 )
-from tokenwatt_site.errors import SpecError
+from tokenwatt_site.errors import Problem, SpecError
 from tokenwatt_site.lengths import Conversation, Lengths, Traced
 from tokenwatt_site.schema import (
     Argument,
@@ -395,4 +396,12 @@ def parse_spec(value: JsonValue, *, source: str, lines: Lines | None = None) -> 
     try:
         return Spec.model_validate_json(canonical_bytes(value))
     except ValidationError as error:
-        raise SpecError(*validation_problems(error, source=source, lines=lines)) from error
+        problems = validation_problems(error, source=source, lines=lines)
+        raise SpecError(*(_with_remedy(problem) for problem in problems)) from error
+
+
+def _with_remedy(problem: Problem) -> Problem:
+    if problem.field != "setup.workload.hash":
+        return problem
+    # It cannot be guessed, and need not be: once its form is right, the right one is told.
+    return replace(problem, remedy="Write 64 zeros; `spec check` then says which hash it is.")

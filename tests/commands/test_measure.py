@@ -130,6 +130,16 @@ def test_a_resumed_measurement_has_the_spec_it_was_begun_with(here, lab):  # noq
     assert command.resumed_spec(folder) == spec
 
 
+def test_a_finished_measurement_that_is_resumed_tells_where_its_run_is(here, lab):  # noqa: F811
+    spec, said = small_spec(), []
+    folder = command.new_folder(spec)
+    first, _ = command.measure_and_sign(spec, folder, Events(lambda _: None, lambda _: None))
+    before = first.read_bytes()
+    again, _ = command.measure_and_sign(spec, folder, Events(lambda _: None, said.append))
+    assert (again, again.read_bytes()) == (first, before)
+    assert any("is finished, and its run was written before" in line for line in said)
+
+
 @pytest.mark.parametrize("line", ["{}", "[]", '{"data": 3}', "3"])
 def test_a_journal_without_a_spec_cannot_be_resumed(here, line):
     (here / "journal.jsonl").write_text(line + "\n", encoding="utf-8")

@@ -103,6 +103,24 @@ def test_a_log_that_cannot_be_written_is_said_before_anything_is_served(tmp_path
         pass
 
 
+def test_a_log_that_is_there_is_kept_also_where_the_port_is_taken(tmp_path: Path) -> None:
+    log = tmp_path / "truth.jsonl"
+    with serving(planned(), port=0, log=log) as (server, _):
+        port = urlsplit(server.url).port or 0
+        with (
+            pytest.raises(UsageError, match=r"truth\.jsonl: is there already"),
+            serving(planned(), port=port, log=log),
+        ):
+            pass
+        assert log.exists()
+        with (
+            pytest.raises(EnvironmentProblem, match="cannot be listened on"),
+            serving(planned(), port=port, log=tmp_path / "other.jsonl"),
+        ):
+            pass
+    assert not (tmp_path / "other.jsonl").exists()
+
+
 def test_a_log_on_a_full_disk_ends_the_server_and_is_named() -> None:
     def serve() -> None:
         with serving(planned(), port=0, log=Path("/dev/full")) as (server, _):

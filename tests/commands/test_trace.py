@@ -83,6 +83,8 @@ REFUSED = {
     "mooncake with a fraction": (MOONCAKE.replace(b"3500", b"3500.5"), "source:3: timestamp"),
     "mooncake without answer": (MOONCAKE.replace(b": 1,", b": 0,"), "source:3: output_length"),
     "mooncake that goes back": (MOONCAKE.replace(b"3500", b"5"), "source:3: arrival_s"),
+    "azure with a stray return": (AZURE.replace(b"110,27", b"1\r10,27"), "source:4: ContextTokens"),
+    "azure with a long cell": (AZURE.replace(b"110,27", b"1" * 200_000 + b",27"), "source:4:"),
     "something else": (b"a,b,c\n1,2,3\n", "source:1: is not valid JSON"),
     "nothing": (b"", "does not end with a line feed"),
     "only a head": (AZURE[:41], "no two arrivals apart"),

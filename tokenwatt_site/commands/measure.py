@@ -208,6 +208,11 @@ def measure_and_sign(
         run = _sign(measured, target, signer)
         path = out or target / f"{run.run_id[:12]}.json"
         put_new(path, _text(run))
+    except FileExistsError as error:
+        if out is not None:
+            raise not_written(target, error, _go_on(folder, out)) from error
+        # Its name is its content's: a measurement that was finished before, resumed once more.
+        events.say(f"{folder} is finished, and its run was written before")
     except OSError as error:
         raise not_written(target, error, _go_on(folder, out)) from error
     events.say(f"signed {path}")

@@ -131,7 +131,7 @@ def serving(
     """Serve in a thread until left; `log` gets a line for each request that ended.
 
     Raises:
-        UsageError: there is no such port.
+        UsageError: there is no such port, or the log is there already.
         EnvironmentProblem: the port is taken, or the log cannot be written.
     """
     if not 0 <= port < 1 << 16:
@@ -142,6 +142,10 @@ def serving(
     with ExitStack() as stack:
         try:
             file = None if log is None else stack.enter_context(TruthFile(log))
+        except FileExistsError as error:
+            raise UsageError(
+                Problem("is there already", file=str(log), remedy="Name another file with --log.")
+            ) from error
         except OSError as error:
             raise _cannot("be written", str(log), error) from error
         engine = Engine(simulation.roofline, simulation.limits)
@@ -149,6 +153,8 @@ def serving(
         try:
             stack.enter_context(server)
         except OSError as error:
+            if log is not None:
+                log.unlink(missing_ok=True)  # it is ours, and empty
             raise _cannot("be listened on", f"port {port}", error) from error
         try:
             yield server, tally

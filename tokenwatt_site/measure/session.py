@@ -209,6 +209,8 @@ class _Session:
         # Fresh for every launch: an attached engine may still hold what an earlier one asked.
         launches = sum(line.event == "launch" for line in self._journal.lines)
         key = trial_key(self._nonce, spec.configuration_id, repeat, -launches)
+        if spec.endpoint.prompt_kind == "text" and spec.endpoint.tokenizer is None:
+            self._events.say("asking the engine's /tokenize which words are one token each")
         prompts = prompts_for(spec.endpoint, engine.url)
         ready = preflight(
             spec,

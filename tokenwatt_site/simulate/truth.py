@@ -98,14 +98,16 @@ Keep: TypeAlias = Callable[[Served], None]
 
 
 class TruthFile:
-    """A file with a line for each request that ended; what was there before is replaced.
+    """A new file with a line for each request that ended.
 
     Raises:
+        FileExistsError: there is such a file: another server may be writing it.
         OSError: it cannot be written.
     """
 
     def __init__(self, path: Path) -> None:
-        self._file = path.open("w", encoding="utf-8")
+        mode = "w" if path.is_char_device() else "x"  # such as /dev/stdout
+        self._file = path.open(mode, encoding="utf-8")
 
     def __enter__(self) -> Self:
         return self
