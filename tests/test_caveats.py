@@ -18,7 +18,7 @@ from tokenwatt_site.caveats import caveats, circumstances, not_recorded
 from tokenwatt_site.claims import derive
 from tokenwatt_site.evidence import Status
 from tokenwatt_site.journal import GENESIS, Entry
-from tokenwatt_site.prompts import Ids, Words, common_words
+from tokenwatt_site.prompts import COMMON_WORDS, Ids, Words, common_words
 from tokenwatt_site.run import MetricClaim, RepeatClaim
 from tokenwatt_site.trials import read_trials
 from tokenwatt_site.workload import workload_of
@@ -149,7 +149,12 @@ def test_a_self_test_does_not_cover_tls():
     )
 
 
-LAUNCH = {"repeat": 1, "engine_started": "now", "self_test": HELD.to_json()}
+LAUNCH = {
+    "repeat": 1,
+    "engine_started": "now",
+    "self_test": HELD.to_json(),
+    "prompts": Ids(32000).to_json(),
+}
 
 
 def told_of(*prompts):
@@ -166,10 +171,12 @@ def launch(prompts):
 
 
 def test_prompts_of_words_are_said_with_the_length_of_their_list():
-    checked = Words(("a", "b", "c"), "tokenizer file", tokenizer_sha256="0" * 64)
+    checked = Words(COMMON_WORDS[:60], "tokenizer file", tokenizer_sha256="0" * 64)
     assert told_of(launch(checked)) == {
-        "All tokens of the vocabulary": "Prompts are random words, out of a list of 3."
+        "All tokens of the vocabulary": "Prompts are random words, out of a list of 60."
     }
+    both = told_of(launch(checked), launch(common_words()))
+    assert "a list of 60 or 199." in both["All tokens of the vocabulary"]
 
 
 def test_words_that_no_tokenizer_counted_are_said():
@@ -183,11 +190,21 @@ def test_prompts_of_ids_are_random_tokens_and_that_is_all():
     assert "random tokens" in said(small_spec())["Natural text"]
 
 
-@pytest.mark.parametrize(
-    "told", [{}, *({"prompts": p} for p in (None, 5, [], {}, {"kind": "text", "words": "many"}))]
-)
-def test_a_journal_that_tells_nothing_of_prompts_says_nothing_of_them(told):
-    assert told_of(LAUNCH | told) == {}
+@pytest.mark.parametrize(("api", "drawn"), [("completions", "tokens"), ("chat", "words")])
+def test_what_is_said_of_prompts_calls_them_what_they_are(api, drawn):
+    trace = a_trace(400)
+    builders = [
+        RunBuilder(spec=conversation_spec(3, 4, 24, endpoint__api=api)),
+        RunBuilder(spec=trace_spec(trace, endpoint__api=api), trace=trace),
+    ]
+    talked, played = (not_covered(builder) for builder in builders)
+    for why in (
+        talked["Natural text"],
+        talked["Conversations that wait for their answers"],
+        played["Natural text"],
+        played["What the prompts of the trace had in common"],
+    ):
+        assert f"random {drawn}" in why
 
 
 @pytest.mark.parametrize(

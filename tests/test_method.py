@@ -67,7 +67,7 @@ def test_the_self_test_is_described_as_it_is_made() -> None:
     words = " ".join(METHOD.split())
     assert float(validity.MAX_HELD_SHARE) == 0.5
     assert f"at most {capacity.MAX_TOKENS}, so that" in words
-    assert f"in at most {capacity.MAX_RUNGS} steps" in words
+    assert f"in at most {capacity.MAX_RATES} steps" in words
     assert capacity.SPARE_TRIES == 2
     assert f"more than {capacity.EMITTER_LAG_NS / 1e6:g} ms late" in words
     assert f"more than {validity.MAX_POLL_GAP_NS / 1e6:g} ms after it last had" in words

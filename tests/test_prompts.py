@@ -1,6 +1,7 @@
 """A prompt is the beginning of a stream of tokens, has the asked length, and can be made again."""
 
 import hashlib
+import re
 import zlib
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -10,16 +11,20 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tokenwatt_site import prompts
-from tokenwatt_site.errors import EnvironmentProblem
+from tokenwatt_site.canonical import canonical_bytes
+from tokenwatt_site.errors import EnvironmentProblem, InputError
+from tokenwatt_site.journal import Entry
 from tokenwatt_site.prompts import (
     COMMON_WORDS,
     ENOUGH_WORDS,
     MIN_WORDS,
     SHARED_STREAM,
+    WORD,
     Ids,
     Words,
     choose,
     common_words,
+    prompts_of,
     trial_key,
 )
 
@@ -236,25 +241,92 @@ def test_a_prompt_that_is_counted_otherwise_is_refused_with_file_found_and_expec
     )
 
 
-def test_the_journal_tells_how_prompts_can_be_made_again():
-    chosen = choose(ToyTokenizer(), numbered(60), count_all=True)
-    other = choose(ToyTokenizer(), numbered(61), count_all=True)
-    told = chosen.to_json()
-    digest = told.pop("words_digest")
-    assert told == {
-        "kind": "text",
-        "source": "tokenizer file",
-        "words": 60,
-        "tokenizer_sha256": "0" * 64,
-    }
-    assert digest != other.to_json()["words_digest"]
-    assert "tokenizer_sha256" not in common_words().to_json()
-    assert Ids(32000).to_json() == {"kind": "ids", "first": 512, "vocabulary": 32000}
+def launch_line(told):
+    """The line of a launch as it is read back from a journal's bytes."""
+    raw = canonical_bytes(
+        {"seq": 1, "at": "now", "event": "launch", "prev": "0" * 64, "data": told}
+    )
+    return Entry.model_validate_json(raw)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        Ids(49152),
+        common_words(),
+        Words(COMMON_WORDS[:MIN_WORDS], "server /tokenize", tokenizer="http://127.0.0.1", added=1),
+        Words(COMMON_WORDS, "tokenizer file", tokenizer="t.json", tokenizer_sha256="0" * 64),
+    ],
+    ids=["ids", "common", "server", "file"],
+)
+@given(st.integers(0, 300), st.integers(0, 9), st.integers(0, 20))
+def test_the_line_of_a_launch_alone_gives_every_prompt_again(asked, tokens, stream, shared):
+    again = prompts_of(launch_line({"prompts": asked.to_json()}))
+    key = trial_key("ab" * 32, "c", 1, 2)
+    assert again.prompt(key, stream, tokens, shared) == asked.prompt(key, stream, tokens, shared)
+    assert again.to_json() == asked.to_json()
+
+
+def text(**changes):
+    words = list(COMMON_WORDS[:60])
+    return {"kind": "text", "source": "common words", "words": words} | changes
+
+
+IDS = {"kind": "ids", "first": 512, "vocabulary": 32000}
+REFUSED = {
+    "nothing": (None, "prompts"),
+    "a number": (5, "prompts"),
+    "a list": ([], "prompts"),
+    "no kind": ({}, "prompts"),
+    "another kind": ({"kind": "audio"}, "prompts"),
+    "ids that begin elsewhere": (IDS | {"first": 0}, "first"),
+    "no vocabulary": ({"kind": "ids", "first": 512}, "vocabulary"),
+    "a vocabulary of no ids": (IDS | {"vocabulary": 512}, "vocabulary"),
+    "a vocabulary beyond any": (IDS | {"vocabulary": 10**9}, "vocabulary"),
+    "a vocabulary as text": (IDS | {"vocabulary": "32000"}, "vocabulary"),
+    "one thing more": (IDS | {"seed": 1}, "seed"),
+    "a count of words": (text(words=60), "words"),
+    "too few words": (text(words=list(COMMON_WORDS[: MIN_WORDS - 1])), "words"),
+    "too many words": (text(words=[*COMMON_WORDS, "more", "again"]), "words"),
+    "a word twice": (text(words=[*COMMON_WORDS[:60], "time"]), "text"),
+    "a word with a space": (text(words=[*COMMON_WORDS[:60], "two words"]), "words.60"),
+    "an empty word": (text(words=[*COMMON_WORDS[:60], ""]), "words.60"),
+    "a long word": (text(words=[*COMMON_WORDS[:60], "x" * 17]), "words.60"),
+    "another source": (text(source="a friend"), "source"),
+    "a file without a digest": (text(source="tokenizer file"), "text"),
+    "a digest without a file": (text(tokenizer_sha256="0" * 64), "text"),
+}
+
+
+@pytest.mark.parametrize(("told", "field"), REFUSED.values(), ids=REFUSED)
+def test_what_are_no_prompts_is_refused_with_line_and_field(told, field):
+    with pytest.raises(InputError) as caught:
+        prompts_of(launch_line({} if told is None else {"prompts": told}))
+    (problem,) = caught.value.problems
+    assert problem.field.startswith("journal line 1.prompts")
+    assert problem.field.endswith(field)
+    assert problem.expected
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=8,
+)
+
+
+@given(st.sampled_from([IDS, text()]), st.sampled_from([*IDS, *text(), "tokenizer_sha256"]), JSON)
+def test_a_changed_line_gives_prompts_that_say_the_same_or_is_refused(told, key, value):
+    try:
+        found = prompts_of(launch_line({"prompts": told | {key: value}}))
+    except InputError:
+        return
+    assert found.to_json() in (told, told | {key: value})
 
 
 def test_common_words_are_each_there_once_and_plain():
     assert len(set(COMMON_WORDS)) == len(COMMON_WORDS) > MIN_WORDS
-    assert all(word.isascii() and word.isalpha() and word.islower() for word in COMMON_WORDS)
+    assert all(re.fullmatch(WORD, word) for word in COMMON_WORDS)
 
 
 def test_words_say_who_counted_them():

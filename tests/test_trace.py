@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.support.runs import a_trace
 from tokenwatt_site import trace as module
 from tokenwatt_site.errors import InputError
-from tokenwatt_site.trace import MAX_TRACE_BYTES, Request, encode, parse
+from tokenwatt_site.trace import MAX_TRACE_BYTES, TraceLine, encode, parse
 
 requests = st.lists(
     st.tuples(st.integers(0, 10**12), st.integers(1, 10_000_000), st.integers(1, 10_000_000)),
@@ -19,7 +19,7 @@ requests = st.lists(
     max_size=30,
 ).map(
     lambda steps: [
-        Request(sum(gap for gap, _, _ in steps[: i + 1]) - steps[0][0], given, asked)
+        TraceLine(sum(gap for gap, _, _ in steps[: i + 1]) - steps[0][0], given, asked)
         for i, (_, given, asked) in enumerate(steps)
     ]
 )
@@ -72,7 +72,7 @@ def test_lengths_are_order_statistics_of_all_lines(found):
 
 def test_the_mean_rate_is_that_of_the_gaps():
     found = parse(
-        encode([Request(0, 1, 1), Request(1, 1, 1), Request(4 * 10**9, 1, 1)]), source="t"
+        encode([TraceLine(0, 1, 1), TraceLine(1, 1, 1), TraceLine(4 * 10**9, 1, 1)]), source="t"
     )
     assert found.mean_rate == 0.5
 

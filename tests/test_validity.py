@@ -17,7 +17,7 @@ from tests.support.runs import (
 from tests.test_claims import evidence_of
 from tokenwatt_site.errors import SpecError
 from tokenwatt_site.evidence import Status
-from tokenwatt_site.trace import Request, encode, parse
+from tokenwatt_site.trace import TraceLine, encode, parse
 from tokenwatt_site.trials import read_trials
 from tokenwatt_site.validity import (
     fault,
@@ -367,7 +367,7 @@ def test_the_template_before_a_shared_prefix_is_cached_with_it():
 
 
 def played(arrivals_s, **changes):
-    found = [Request(round(at * 1e9), 20, 8) for at in arrivals_s]
+    found = [TraceLine(round(at * 1e9), 20, 8) for at in arrivals_s]
     trace = parse(encode(found), source="t")
     spec = trace_spec(trace, **changes)
     return spec, workload_of(spec.setup, trace)

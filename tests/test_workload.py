@@ -15,7 +15,7 @@ from tokenwatt_site.draws import GAP_UNIT
 from tokenwatt_site.errors import SpecError
 from tokenwatt_site.lengths import Conversation, Fixed
 from tokenwatt_site.prompts import Ids
-from tokenwatt_site.trace import Request, encode, parse
+from tokenwatt_site.trace import TraceLine, encode, parse
 from tokenwatt_site.workload import NAMED, Workload
 
 PUBLISHED_ROWS = [[2142327, 544, 339], [1874721, 165, 699], [607580, 387, 396], [467070, 4523, 366]]
@@ -216,7 +216,7 @@ def test_repeats_of_a_trace_are_its_parts_one_after_the_other():
 def test_scored_rows_of_a_trace_come_at_the_rate_that_is_offered(gaps_ns, rate_urps):
     arrivals = [0, *itertools.accumulate(gaps_ns)]
     assume(arrivals[11] > arrivals[2])
-    made = of_trace(parse(encode([Request(at, 5, 5) for at in arrivals]), source="t"))
+    made = of_trace(parse(encode([TraceLine(at, 5, 5) for at in arrivals]), source="t"))
     drawn = made.realisation(1, lead_in=2, scored=10, tail=2)
     due = drawn.due_ns(rate_urps)
     window_s = (due[11] - due[2]) / 1e9
@@ -229,7 +229,7 @@ def test_scored_rows_of_a_trace_come_at_the_rate_that_is_offered(gaps_ns, rate_u
 
 
 def test_a_trace_at_its_own_rate_comes_when_it_came():
-    trace = parse(encode([Request(i * 10**9, 5, 5) for i in range(21)]), source="t")
+    trace = parse(encode([TraceLine(i * 10**9, 5, 5) for i in range(21)]), source="t")
     drawn = of_trace(trace).realisation(1, lead_in=0, scored=21, tail=0)
     assert list(drawn.due_ns(1_000_000)) == [request.arrival_ns for request in trace.requests]
     assert list(drawn.due_ns(4_000_000)) == [r.arrival_ns // 4 for r in trace.requests]
@@ -266,7 +266,7 @@ def test_lengths_that_are_not_those_of_the_trace_are_refused():
 
 
 def test_scored_rows_that_all_come_at_once_are_no_realisation():
-    slow = [Request(i * 2 * 10**9, 5, 5) for i in range(20)]
+    slow = [TraceLine(i * 2 * 10**9, 5, 5) for i in range(20)]
     made = of_trace(parse(encode([slow[0]] * 20 + slow[1:]), source="t"))
     with pytest.raises(SpecError, match="trace: the scored rows of repeat 1 all come at once"):
         made.realisation(1, lead_in=0, scored=20, tail=0)

@@ -10,6 +10,7 @@ from tokenwatt_site.energy import WindowEnergy
 from tokenwatt_site.evidence import Status
 from tokenwatt_site.journal import Entry
 from tokenwatt_site.metrics import METRICS
+from tokenwatt_site.prompts import Prompts, Words, prompts_of
 from tokenwatt_site.run import MetricClaim, NotCovered, RepeatClaim, SelfTest
 from tokenwatt_site.spec import MIN_SCORED, MIN_WINDOW_S, NOT_RECORDED, Spec
 from tokenwatt_site.trace import Trace
@@ -30,15 +31,16 @@ def circumstances(
 ) -> tuple[NotCovered, ...]:
     """Return the caveats that come from how this run went, not from what it measured."""
     drawn = {t.realisation.number: t.realisation for t in trials}.values()
-    launches = [entry.data for entry in journal if entry.event == "launch"]
+    lines = [entry for entry in journal if entry.event == "launch"]
+    launches = [entry.data for entry in lines]
     told = (
         *_of_engine(spec, launches),
         *_of_client(spec, Told.by(journal).self_test),
-        *_of_prompts(launches),
+        *_of_prompts([prompts_of(line) for line in lines]),
         *_of_launches(launches),
         *_of_requests(spec, trials),
         *_of_conversations(spec, tuple(drawn)),
-        *_of_trace(trace, tuple(drawn)),
+        *_of_trace(spec, trace, tuple(drawn)),
     )
     return tuple(NotCovered(what=what, why=why) for what, why in told)
 
@@ -84,16 +86,15 @@ def _of_client(spec: Spec, test: SelfTest) -> Iterator[tuple[str, str]]:
         )
 
 
-def _of_prompts(launches: Sequence[dict[str, JsonValue]]) -> Iterator[tuple[str, str]]:
-    # Whatever a journal tells of its prompts is there, well-formed or not.
-    told = [p for launch in launches if isinstance(p := launch.get("prompts"), dict)]
-    counts = sorted({n for p in told if type(n := p.get("words")) is int})
-    if counts:
+def _of_prompts(prompts: Sequence[Prompts]) -> Iterator[tuple[str, str]]:
+    lists = [p for p in prompts if isinstance(p, Words)]
+    if lists:
+        counts = sorted({len(p.words) for p in lists})
         yield (
             "All tokens of the vocabulary",
             f"Prompts are random words, out of a list of {' or '.join(map(str, counts))}.",
         )
-    if any(p.get("source") == "common words" for p in told):
+    if any(p.source == "common words" for p in lists):
         yield (
             "Prompts of exact length",
             (
@@ -159,8 +160,8 @@ def _of_conversations(spec: Spec, drawn: Sequence[Realisation]) -> Iterator[tupl
             "Conversations that wait for their answers",
             (
                 "A turn comes on schedule, whether or not the answer before it was there, and its"
-                " history holds random tokens in place of the engine's own answers: no cache has"
-                " those before they are sent."
+                f" history holds random {_drawn(spec)} in place of the engine's own answers: no"
+                " cache has those before they are sent."
             ),
         )
     shares = [
@@ -177,12 +178,14 @@ def _of_conversations(spec: Spec, drawn: Sequence[Realisation]) -> Iterator[tupl
     )
 
 
-def _of_trace(trace: Trace | None, drawn: Sequence[Realisation]) -> Iterator[tuple[str, str]]:
+def _of_trace(
+    spec: Spec, trace: Trace | None, drawn: Sequence[Realisation]
+) -> Iterator[tuple[str, str]]:
     if trace is None:
         return
     yield (
         "What the prompts of the trace had in common",
-        "It tells arrivals and lengths. Every prompt was of fresh random tokens.",
+        f"It tells arrivals and lengths. Every prompt was of fresh random {_drawn(spec)}.",
     )
     paces = [(r.number, pace) for r in drawn if (pace := trace.pace(r.scored_lines)) is not None]
     told = ", ".join(f"{float(pace):.2f} in repeat {number}" for number, pace in paces)
@@ -267,12 +270,16 @@ def _all(
     yield (
         "Natural text",
         (
-            f"Prompts are random tokens, fresh in every trial, so that nothing {beyond}can be"
-            " cached. Expert routing and speculative acceptance differ from text."
+            f"Prompts are random {_drawn(spec)}, fresh in every trial, so that nothing {beyond}can"
+            " be cached. Expert routing and speculative acceptance differ from text."
         ),
     )
     if fields := not_recorded(setup.to_json()):
         yield "Setup fields that were not recorded", ", ".join(fields)
+
+
+def _drawn(spec: Spec) -> str:
+    return "tokens" if spec.endpoint.prompt_kind == "ids" else "words"
 
 
 def _launches(n: int) -> str:

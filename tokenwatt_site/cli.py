@@ -21,12 +21,11 @@ from rich.live import Live
 from rich.table import Table
 
 from tokenwatt_site import __version__
-from tokenwatt_site.caveats import not_recorded
-from tokenwatt_site.commands import demo as demo_command
+from tokenwatt_site.commands import check as check_command
 from tokenwatt_site.commands import init as init_command
 from tokenwatt_site.commands import keys as keys_command
 from tokenwatt_site.commands import measure as measure_command
-from tokenwatt_site.commands import report as report_command
+from tokenwatt_site.commands import progress
 from tokenwatt_site.commands import simulate as simulate_command
 from tokenwatt_site.commands import trace as trace_command
 from tokenwatt_site.commands import verify as verify_command
@@ -41,8 +40,7 @@ from tokenwatt_site.measure.session import Events
 from tokenwatt_site.measure.trial import Progress
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.run import Run
-from tokenwatt_site.spec import Role, Spec
-from tokenwatt_site.trace import Trace
+from tokenwatt_site.spec import Role
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -104,36 +102,12 @@ class _Display:
         slot = (p.trial, p.now_ns // self.PLAIN_EVERY_NS)
         if slot != self._shown:
             self._shown = slot
-            _tell(_progress_line(p))
-
-
-def _progress_cells(p: Progress) -> list[tuple[str, str]]:
-    # Half of the trials still to come fail, and those stop early, on average half way.
-    left_s = max(0, p.scored_end_ns - p.now_ns) / 1e9
-    left_s += max(0, p.trials_left - 1) * 0.75 * p.scored_end_ns / 1e9
-    cells = [
-        ("trial", f"{p.trial} (repeat {p.repeat})"),
-        ("offered", f"{p.rate_urps / 1e6:.3f} requests/s"),
-        ("in flight", str(p.in_flight)),
-        ("scored", f"{p.scored_done}/{p.scored}"),
-    ]
-    for label, value, limit in p.objectives:
-        shown = "-" if value is None else f"{value:,.0f}"
-        cells.append((label, f"{shown} of {limit:,.0f} ms"))
-    return [
-        *cells,
-        ("verdict so far", p.outcome.lower()),
-        ("about", f"{left_s:.0f} s left in this repeat"),
-    ]
-
-
-def _progress_line(p: Progress) -> str:
-    return "  " + ", ".join(f"{name} {value}" for name, value in _progress_cells(p))
+            _tell(progress.line(p))
 
 
 def _progress_table(p: Progress) -> Table:
     table = Table.grid(padding=(0, 2))
-    for name, value in _progress_cells(p):
+    for name, value in progress.cells(p):
         table.add_row(name, value)
     return table
 
@@ -260,7 +234,10 @@ def report(
     out: Annotated[Path | None, typer.Option("--out", help="Where the page goes.")] = None,
 ) -> None:
     """Write one self-contained HTML page that opens from disk."""
-    typer.echo(report_command.report(files, title=title, out=out))
+    # The library of the charts takes longer to load than all else; no other command waits for it.
+    from tokenwatt_site.commands.report import report as write  # noqa: PLC0415
+
+    typer.echo(write(files, title=title, out=out))
 
 
 @spec_app.command("check")
@@ -272,14 +249,13 @@ def check(
     problems: list[Problem] = []
     for file in files:
         try:
-            spec = measure_command.read_spec(file)
-            trace = measure_command.read_trace(file, spec)
+            checked = check_command.check(file)
         except (UsageError, EnvironmentProblem) as error:
             problems += error.problems
         else:
-            typer.echo(f"{file}: valid, configuration {spec.configuration_id}")
-            _tell(f"  {_plan_text(spec)}")
-            _tell(f"  {_workload_text(spec, trace)}")
+            typer.echo(f"{file}: valid, configuration {checked.configuration}")
+            for line in checked.lines:
+                _tell(f"  {line}")
     if problems:
         raise SpecError(*problems)
 
@@ -298,31 +274,6 @@ def trace(
     for line in written.summary:
         _tell(f"  {line}")
     typer.echo(written.spec_lines)
-
-
-def _plan_text(spec: Spec) -> str:
-    protocol, unknown = spec.protocol, not_recorded(spec.setup.to_json())
-    minutes = (protocol.lead_in + protocol.scored) / protocol.start_rate / 60
-    text = (
-        f"{protocol.mode} mode, {protocol.repeats} repeat{'s' if protocol.repeats != 1 else ''};"
-        f" a trial at start_rate takes about {minutes:.1f} minutes, a repeat 5 to 8 trials"
-    )
-    return f"{text}; {len(unknown)} fields not recorded" if unknown else text
-
-
-def _workload_text(spec: Spec, trace: Trace | None) -> str:
-    setup, rows = spec.setup, spec.protocol.rows
-    text = (
-        f"{setup.workload.name}: {rows:,} requests a trial, the longest prompt"
-        f" {setup.longest_prompt:,} tokens and the longest answer {setup.output_tokens.longest:,}"
-    )
-    if setup.conversation is not None:
-        text += f"; {setup.conversation.turns} turns, {setup.conversation.spread} requests apart"
-    if trace is not None:
-        held = len(trace.requests) // rows
-        text += f"; the trace has {len(trace.requests):,} rows, enough for {held} repeat"
-        text += "s" if held != 1 else ""
-    return text
 
 
 @keys_app.command("add")
@@ -422,8 +373,10 @@ def simulate(
 @_handled
 def demo() -> None:
     """Measure a small model on this CPU and build the site that shows it."""
+    from tokenwatt_site.commands.demo import demonstrate  # noqa: PLC0415  # as for `report`
+
     with _Display() as events:
-        shown = demo_command.demonstrate(events)
+        shown = demonstrate(events)
     _print_summary(shown.run)
     _tell("A 135M model on a CPU, demo mode; power was not covered. Look at:")
     typer.echo(shown.report)

@@ -9,7 +9,6 @@ gzip output differs between zlib builds.
 from __future__ import annotations
 
 import json
-import os
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from tokenwatt_site.canonical import (
     sha256_hex,
 )
 from tokenwatt_site.errors import InputError, Problem
+from tokenwatt_site.files import put
 from tokenwatt_site.schema import Line, Model, Sha256
 
 REQUESTS_FORMAT = "tokenwatt/requests/2"
@@ -314,14 +314,8 @@ def store(folder: Path, role: str, data: bytes) -> EvidenceFile:
     """
     name = f"{sha256_hex(data)}.jsonl.gz"
     folder.mkdir(parents=True, exist_ok=True)
-    partial = folder / f".{name}.partial"
     compressor = zlib.compressobj(9, zlib.DEFLATED, 31)
-    with partial.open("wb") as handle:
-        handle.write(compressor.compress(data) + compressor.flush())
-        handle.flush()
-        # A name that outlives a power cut must not stand for an empty file.
-        os.fsync(handle.fileno())
-    partial.replace(folder / name)
+    put(folder / name, compressor.compress(data) + compressor.flush())
     return EvidenceFile(
         role=role,
         path=f"evidence/{name}",

@@ -3,7 +3,8 @@
 A stream comes from a trial's key and a number, so two prompts of one stream begin alike, whatever
 their lengths, and those of two streams do not. Prompts are token ids, or text: words each of which
 is one token wherever it stands, so that n words are n tokens. Which words those are, a tokenizer
-says: `choose` asks it once per launch.
+says: `choose` asks it once per launch. The line of the launch in the journal tells them, and
+`prompts_of` reads it: with the nonce that the journal opens with, every prompt can be made again.
 """
 
 from __future__ import annotations
@@ -14,10 +15,14 @@ import struct
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeAlias
+from typing import Annotated, Literal, Protocol, TypeAlias
 
-from tokenwatt_site.canonical import JsonValue, digest
-from tokenwatt_site.errors import EnvironmentProblem, Problem
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
+
+from tokenwatt_site.canonical import JsonValue, canonical_bytes
+from tokenwatt_site.errors import EnvironmentProblem, InputError, Problem
+from tokenwatt_site.journal import Entry
+from tokenwatt_site.schema import Model, Sha256
 
 SEED_RULE = "HMAC-SHA256(nonce, configuration|repeat|trial)"
 """How a journal names `trial_key`."""
@@ -31,6 +36,9 @@ SHARED_STREAM = 2**64 - 1
 ENOUGH_WORDS = 200
 MIN_WORDS = 50
 """Of fewer, prompts would begin alike so often that caches of single tokens show."""
+
+WORD = "[a-z]{3,16}"
+"""What a word is: nothing that a journal, or a body as JSON, could write in two ways."""
 
 Source: TypeAlias = Literal["tokenizer file", "server /tokenize", "common words"]
 
@@ -59,7 +67,7 @@ class Ids:
         return [FIRST_TOKEN_ID + n % span for n in _numbers(key, stream, tokens, shared)]
 
     def to_json(self) -> JsonValue:
-        """Return what the journal tells, from which prompts can be made again."""
+        """Return what the journal tells; `prompts_of` reads it."""
         return {"kind": "ids", "first": FIRST_TOKEN_ID, "vocabulary": self.vocabulary}
 
 
@@ -102,12 +110,11 @@ class Words:
         return f"{len(self.words)}, each one token for {self.tokenizer}"
 
     def to_json(self) -> JsonValue:
-        """Return what the journal tells, from which prompts can be made again."""
+        """Return what the journal tells; `prompts_of` reads it."""
         told: dict[str, JsonValue] = {
             "kind": "text",
             "source": self.source,
-            "words": len(self.words),
-            "words_digest": digest(list(self.words)),
+            "words": list(self.words),
         }
         if self.tokenizer_sha256 is not None:
             told["tokenizer_sha256"] = self.tokenizer_sha256
@@ -115,6 +122,69 @@ class Words:
 
 
 Prompts: TypeAlias = Ids | Words
+
+
+class _ToldIds(Model):
+    kind: Literal["ids"]
+    first: Literal[512]
+    vocabulary: Annotated[int, Field(ge=1000, le=10_000_000)]
+
+    def prompts(self) -> Ids:
+        return Ids(self.vocabulary)
+
+
+class _ToldWords(Model):
+    kind: Literal["text"]
+    source: Source
+    words: Annotated[
+        tuple[Annotated[str, Field(pattern=f"^{WORD}$")], ...],
+        Field(min_length=MIN_WORDS, max_length=ENOUGH_WORDS),
+    ]
+    tokenizer_sha256: Sha256 | None = None
+
+    @model_validator(mode="after")
+    def _each_once(self) -> _ToldWords:
+        if len(set(self.words)) != len(self.words):
+            raise ValueError("each word stands there once")
+        return self
+
+    @model_validator(mode="after")
+    def _digest_of_a_file(self) -> _ToldWords:
+        if (self.source == "tokenizer file") != (self.tokenizer_sha256 is not None):
+            raise ValueError("tokenizer_sha256 goes with source: tokenizer file")
+        return self
+
+    def prompts(self) -> Words:
+        return Words(self.words, self.source, tokenizer_sha256=self.tokenizer_sha256)
+
+
+_TOLD: TypeAdapter[_ToldIds | _ToldWords] = TypeAdapter(
+    Annotated[_ToldIds | _ToldWords, Field(discriminator="kind")]
+)
+
+
+def prompts_of(launch: Entry) -> Prompts:
+    """Return what the trials of a launch were asked with, from its line of the journal alone.
+
+    Every prompt can be made again with it: `trial_key` takes the nonce that the journal opens with,
+    and a row asks for its tokens less the launch's `chat_overhead`, one at least. The words are not
+    counted again.
+
+    Raises:
+        InputError: what stands there are no prompts; names the field.
+    """
+    try:
+        return _TOLD.validate_json(canonical_bytes(launch.data.get("prompts"))).prompts()
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise InputError(
+            Problem(
+                "are no prompts",
+                field=".".join((f"journal line {launch.seq}.prompts", *map(str, first["loc"]))),
+                found=repr(first["input"])[:80],
+                expected=first["msg"].removeprefix("Value error, "),
+            )
+        ) from error
 
 
 class Tokenizer(Protocol):

@@ -8,8 +8,10 @@ compared with each other.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import (
@@ -45,6 +47,12 @@ NotRecorded: TypeAlias = Literal["not recorded"]
 
 Mode: TypeAlias = Literal["demo", "quick", "full"]
 Role: TypeAlias = Literal["baseline", "candidate"]
+Api: TypeAlias = Literal["completions", "chat"]
+
+API_PATHS: Mapping[Api, str] = MappingProxyType(
+    {"completions": "/v1/completions", "chat": "/v1/chat/completions"}
+)
+"""Where each API answers, below the base of an engine's address."""
 
 
 class Accelerator(Model):
@@ -239,7 +247,7 @@ class Endpoint(Model):
         ]
         | None
     ) = None
-    api: Literal["completions", "chat"]
+    api: Api
     model: Line
     vocabulary: Annotated[int, Field(ge=1000, le=10_000_000)]
     ready_timeout_s: Annotated[int, Field(ge=1, le=7200)] = 600

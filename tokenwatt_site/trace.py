@@ -29,7 +29,7 @@ _KEYS = ("arrival_s", "input_tokens", "output_tokens")
 _NS = 10**9
 
 
-class Request(NamedTuple):
+class TraceLine(NamedTuple):
     """One line of a trace, its arrival in ns since the first."""
 
     arrival_ns: int
@@ -42,7 +42,7 @@ class Trace:
     """A trace that was read; `data` are the bytes it was read from. Two lines at least."""
 
     data: bytes
-    requests: tuple[Request, ...]
+    requests: tuple[TraceLine, ...]
 
     @property
     def sha256(self) -> str:
@@ -102,7 +102,7 @@ def parse(data: bytes, *, source: str) -> Trace:
     """
     requests = read_lines(data, source=source)
     if requests[0].arrival_ns != 0:
-        _refuse(
+        refuse(
             "is not the start",
             source,
             1,
@@ -114,19 +114,19 @@ def parse(data: bytes, *, source: str) -> Trace:
     return Trace(data, requests)
 
 
-def read_lines(data: bytes, *, source: str) -> tuple[Request, ...]:
+def read_lines(data: bytes, *, source: str) -> tuple[TraceLine, ...]:
     """Read the lines of a trace whose first arrival need not be 0.
 
     Raises:
         InputError: see `parse`.
     """
     if len(data) > MAX_TRACE_BYTES:
-        _refuse("is too large", source, expected=f"at most {MAX_TRACE_BYTES:,} bytes")
+        refuse("is too large", source, expected=f"at most {MAX_TRACE_BYTES:,} bytes")
     if not data.endswith(b"\n"):
-        _refuse("does not end with a line feed; it may be cut", source)
+        refuse("does not end with a line feed; it may be cut", source)
     count = data.count(b"\n")
     if not 2 <= count <= MAX_ROWS:
-        _refuse(
+        refuse(
             "has another number of lines than a trace may have",
             source,
             found=f"{count:,}",
@@ -139,8 +139,8 @@ def read_lines(data: bytes, *, source: str) -> tuple[Request, ...]:
 
 
 def checked(
-    requests: Iterable[Request], *, source: str, first_line: int = 1
-) -> tuple[Request, ...]:
+    requests: Iterable[TraceLine], *, source: str, first_line: int = 1
+) -> tuple[TraceLine, ...]:
     """Return the requests of consecutive lines, when they are in order and take some time.
 
     Raises:
@@ -149,7 +149,7 @@ def checked(
     found = tuple(requests)
     for line, (before, request) in enumerate(pairwise(found), start=first_line + 1):
         if request.arrival_ns < before.arrival_ns:
-            _refuse(
+            refuse(
                 "is before the line above",
                 source,
                 line,
@@ -158,13 +158,13 @@ def checked(
                 expected=f"at least {_seconds(before.arrival_ns)}",
             )
     if len(found) < 2 or found[-1].arrival_ns == found[0].arrival_ns:
-        _refuse(
+        refuse(
             "has no two arrivals apart: there is no mean gap to scale", source, field="arrival_s"
         )
     return found
 
 
-def encode(requests: Sequence[Request]) -> bytes:
+def encode(requests: Sequence[TraceLine]) -> bytes:
     """Return the bytes of a trace; arrivals count from the first of `requests`."""
     start = requests[0].arrival_ns
     return b"".join(
@@ -174,30 +174,30 @@ def encode(requests: Sequence[Request]) -> bytes:
     )
 
 
-def _request(line: bytes, source: str, number: int) -> Request:
+def _request(line: bytes, source: str, number: int) -> TraceLine:
     try:
         value = load_json(line, source=source, limit=_MAX_LINE_BYTES)
     except InputError as error:
         raise InputError(*(replace(p, line=number) for p in error.problems)) from error
     if not isinstance(value, dict) or set(value) != set(_KEYS):
         found = ", ".join(sorted(value))[:200] if isinstance(value, dict) else type(value).__name__
-        _refuse(
+        refuse(
             "does not have the fields of a trace",
             source,
             number,
             found=found or "no fields",
             expected=f"an object with {', '.join(_KEYS)}",
         )
-    return Request(
+    return TraceLine(
         _arrival_ns(value["arrival_s"], source, number),
-        _tokens(value, "input_tokens", source, number),
-        _tokens(value, "output_tokens", source, number),
+        token_count(value["input_tokens"], source, number, "input_tokens"),
+        token_count(value["output_tokens"], source, number, "output_tokens"),
     )
 
 
 def _arrival_ns(value: JsonValue, source: str, line: int) -> int:
     if type(value) not in (int, float) or not 0 <= value <= MAX_ARRIVAL_S:
-        _refuse(
+        refuse(
             "is no time of arrival",
             source,
             line,
@@ -209,25 +209,29 @@ def _arrival_ns(value: JsonValue, source: str, line: int) -> int:
     return int((Decimal(repr(value)) * _NS).to_integral_value(ROUND_HALF_EVEN))
 
 
-def _tokens(value: JsonValue, field: str, source: str, line: int) -> int:
-    count = value[field]
-    if type(count) is not int or not 1 <= count <= MAX_TOKENS:
-        _refuse(
+def token_count(value: JsonValue, source: str, line: int, field: str) -> int:
+    """Return a length that a line of any format tells.
+
+    Raises:
+        InputError: it is no whole number from 1 to MAX_TOKENS.
+    """
+    if type(value) is not int or not 1 <= value <= MAX_TOKENS:
+        refuse(
             "is no number of tokens",
             source,
             line,
             field,
-            found=repr(count)[:80],
+            found=repr(value)[:80],
             expected=f"a whole number, 1 to {MAX_TOKENS:,}",
         )
-    return count
+    return value
 
 
 def _seconds(ns: int) -> str:
     return re.sub(r"\.?0*$", "", f"{ns // _NS}.{ns % _NS:09d}")
 
 
-def _refuse(
+def refuse(
     what: str,
     source: str,
     line: int | None = None,
@@ -237,6 +241,7 @@ def _refuse(
     expected: str | None = None,
     remedy: str | None = None,
 ) -> NoReturn:
+    """Raise the InputError of a file in which arrivals and lengths stand."""
     raise InputError(
         Problem(
             what,

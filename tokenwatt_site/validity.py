@@ -180,8 +180,6 @@ def _overload(trial: Trial) -> Fault | None:
 def _send_fault(spec: Spec, trial: Trial) -> Fault | None:
     """Say what kept the load from being what was planned: requests unsent, or sent late."""
     records, limit = trial.records, Tolerances.of(spec).lag_ns
-    if not records:
-        return None
     unsent = [r for r in records if r.sent_ns is None and r.status is not Status.CENSORED]
     if len(records) - len(unsent) < MIN_SENT_SHARE * len(records):
         return _unsent(trial, unsent)

@@ -16,6 +16,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cache
 from typing import NamedTuple
 
 from tokenwatt_site.canonical import JsonValue, digest
@@ -137,9 +138,9 @@ class Workload:
             return value | {"arrival": "trace", "trace": self.trace.sha256}
         value |= {
             "arrival": "poisson",
-            "input_table": digest(list(length_table(self.input_tokens))),
-            "output_table": digest(list(length_table(self.output_tokens))),
-            "gap_table": digest(list(gap_table())),
+            "input_table": _length_digest(self.input_tokens),
+            "output_table": _length_digest(self.output_tokens),
+            "gap_table": _gap_digest(),
         }
         if self.conversation is not None:
             value["conversation"] = self.conversation.to_json()
@@ -176,6 +177,16 @@ class Workload:
             gap, given, asked, _ = struct.unpack(">4Q", hashlib.sha256(text.encode()).digest())
             rows.append(Row(exponential(gap), length(inputs, given), length(outputs, asked), index))
         return rows
+
+
+@cache
+def _length_digest(lengths: Lengths) -> str:
+    return digest(list(length_table(lengths)))
+
+
+@cache
+def _gap_digest() -> str:
+    return digest(list(gap_table()))
 
 
 def _played(trace: Trace, part: range, scored: range, number: int) -> list[Row]:

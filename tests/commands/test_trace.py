@@ -9,7 +9,7 @@ from tests.support.runs import a_trace, small_spec_dict
 from tokenwatt_site.commands import measure as measure_command
 from tokenwatt_site.commands import trace as command
 from tokenwatt_site.errors import EnvironmentProblem, InputError, UsageError
-from tokenwatt_site.trace import Request, encode, parse
+from tokenwatt_site.trace import TraceLine, encode, parse
 
 AZURE = (
     b"TIMESTAMP,ContextTokens,GeneratedTokens\r\n"
@@ -22,7 +22,7 @@ MOONCAKE = (
     b'{"timestamp": 500, "input_length": 7322, "output_length": 490, "hash_ids": [0, 2]}\n'
     b'{"timestamp": 3500, "input_length": 10, "output_length": 1, "hash_ids": []}\n'
 )
-OURS = encode([Request(0, 5, 6), Request(250_000_000, 7, 8)])
+OURS = encode([TraceLine(0, 5, 6), TraceLine(250_000_000, 7, 8)])
 LATER = OURS.replace(b'"arrival_s":0,', b'"arrival_s":0.125,')
 
 

@@ -1,4 +1,4 @@
-"""The climb of the self-test, against clients and servers that are a formula."""
+"""The search of the self-test, against clients and servers that are a formula."""
 
 from dataclasses import replace
 
@@ -11,17 +11,16 @@ from tokenwatt_site.evidence import Status
 from tokenwatt_site.goodput import quantile
 from tokenwatt_site.measure.capacity import (
     EMITTER_LAG_NS,
-    MAX_RUNGS,
+    MAX_RATES,
     MAX_TOKENS,
     SPARE_TRIES,
+    AnswerShape,
     Attempt,
-    Shape,
-    Told,
+    Recorded,
     Truth,
-    climb,
-    compare,
     due_ns,
-    rungs,
+    highest_held,
+    rates_to_try,
 )
 from tokenwatt_site.validity import Tolerances, highest_load_urps, highest_rate_urps
 from tokenwatt_site.workload import NAMED, workload_of
@@ -78,7 +77,7 @@ RATES = (8_000_000, 16_000_000, 32_000_000)
 
 def test_all_that_was_asked_is_held_by_a_client_that_can():
     twin = Twin(10**9)
-    found = climb(RATES, twin, TOLERANCES)
+    found = highest_held(RATES, twin, TOLERANCES)
     assert (found.limited_by, found.requests_urps, found.events_per_s) == ("asked", 32_000_000, 512)
     assert (found.dispatch_lag_p99_ns, found.first_token_error_p99_ns) == (200_000, 30_000)
     assert twin.tried == list(RATES)
@@ -86,19 +85,19 @@ def test_all_that_was_asked_is_held_by_a_client_that_can():
 
 def test_the_highest_rate_that_a_client_held_counts_with_its_own_errors():
     twin = Twin(20_000_000)
-    found = climb(RATES, twin, TOLERANCES)
+    found = highest_held(RATES, twin, TOLERANCES)
     assert (found.limited_by, found.requests_urps) == ("client", 16_000_000)
     assert found.dispatch_lag_p99_ns == 200_000
     assert twin.tried == [*RATES, *[RATES[-1]] * SPARE_TRIES]
 
 
 def test_a_server_that_falls_behind_says_nothing_about_the_client():
-    found = climb(RATES, Twin(10**9, emitter_urps=10_000_000), TOLERANCES)
+    found = highest_held(RATES, Twin(10**9, emitter_urps=10_000_000), TOLERANCES)
     assert (found.limited_by, found.requests_urps) == ("emitter", 8_000_000)
 
 
 def test_a_client_that_holds_nothing_is_said_to_with_its_errors():
-    found = climb(RATES, Twin(0), TOLERANCES)
+    found = highest_held(RATES, Twin(0), TOLERANCES)
     assert (found.limited_by, found.requests_urps, found.events_per_s) == ("client", 0, 0)
     assert found.dispatch_lag_p99_ns == 50 * MS
 
@@ -106,13 +105,13 @@ def test_a_client_that_holds_nothing_is_said_to_with_its_errors():
 def test_a_moment_of_other_load_costs_one_try_and_no_more():
     twin = Twin(10**9)
     twin.disturbed = 1
-    assert climb(RATES, twin, TOLERANCES).limited_by == "asked"
+    assert highest_held(RATES, twin, TOLERANCES).limited_by == "asked"
     assert twin.tried == [RATES[0], *RATES]
 
 
 @given(client=st.integers(0, 40_000_000), emitter=st.integers(0, 40_000_000))
-def test_the_climb_gives_what_a_look_at_every_rate_would(client, emitter):
-    found = climb(RATES, Twin(client, emitter), TOLERANCES)
+def test_the_search_gives_what_a_look_at_every_rate_would(client, emitter):
+    found = highest_held(RATES, Twin(client, emitter), TOLERANCES)
     held = [urps for urps in RATES if urps <= min(client, emitter)]
     assert found.requests_urps == max(held, default=0)
     refused = next((urps for urps in RATES if urps not in held), None)
@@ -175,10 +174,10 @@ SPECS = {
 def test_rates_rise_to_twice_what_the_spec_may_ask_in_few_steps(case):
     spec = SPECS[case]
     realisation = drawn(spec)
-    shape = Shape.of(spec, realisation)
-    rates = rungs(spec, realisation, shape)
+    shape = AnswerShape.of(spec, realisation)
+    rates = rates_to_try(spec, realisation, shape)
     assert list(rates) == sorted(set(rates))
-    assert len(rates) <= MAX_RUNGS
+    assert len(rates) <= MAX_RATES
     top = HELD.model_copy(
         update={
             "requests_urps": rates[-1],
@@ -195,7 +194,7 @@ def test_rates_rise_to_twice_what_the_spec_may_ask_in_few_steps(case):
 
 
 @given(urps=st.integers(1_000_000, 3_000_000_000))
-def test_requests_of_a_rung_come_at_its_rate_with_the_gaps_of_the_workload(urps):
+def test_requests_of_a_try_come_at_its_rate_with_the_gaps_of_the_workload(urps):
     due = due_ns(drawn(), urps)
     assert due[0] == 0
     assert list(due) == sorted(due)
@@ -206,7 +205,7 @@ def test_requests_of_a_rung_come_at_its_rate_with_the_gaps_of_the_workload(urps)
 
 
 def test_an_answer_of_the_test_is_short_and_no_faster_than_the_limit_allows():
-    shape = Shape.of(SPEC, drawn())
+    shape = AnswerShape.of(SPEC, drawn())
     assert shape.tokens == 17
     assert shape.full_ns < 400 * MS
     quick = small_spec(
@@ -215,11 +214,11 @@ def test_an_answer_of_the_test_is_short_and_no_faster_than_the_limit_allows():
             {"metric": "tpot", "quantile": 0.9, "limit_ms": 2.0},
         ]
     )
-    assert Shape.of(quick, drawn()).interval_ns == 2 * MS
+    assert AnswerShape.of(quick, drawn()).interval_ns == 2 * MS
     assert shape.tokens < MAX_TOKENS
 
 
-SHAPE = Shape(tokens=16, interval_ns=20 * MS, input_tokens=10)
+SHAPE = AnswerShape(tokens=16, interval_ns=20 * MS, input_tokens=10)
 DUE = tuple(n * 50 * MS for n in range(20))
 
 
@@ -242,8 +241,8 @@ def attempt(edit=lambda records: records, truth=None):
         row: (epoch_ns + due + 30 * MS - row * 10, epoch_ns + due + 400 * MS + row * 20)
         for row, due in enumerate(DUE)
     }
-    return compare(
-        Told(tuple(edit(records)), epoch_ns, "kernel"),
+    return Attempt.of(
+        Recorded(tuple(edit(records)), epoch_ns, "kernel"),
         Truth(1234, truth),
         shape=SHAPE,
         urps=20_000_000,

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.runs import HELD, small_spec
 from tokenwatt_site.errors import EnvironmentProblem
-from tokenwatt_site.measure.headroom import require_start, room
+from tokenwatt_site.measure.headroom import held_text, require_start
 from tokenwatt_site.workload import workload_of
 
 SPEC = small_spec()
@@ -58,11 +58,11 @@ def test_a_client_that_held_nothing_is_refused_with_whose_limit_it_was(limited_b
 
 
 def test_the_line_to_the_user_says_where_the_search_ends_only_where_the_client_ends_it():
-    assert room(SPEC, drawn(), HELD) == (
+    assert held_text(SPEC, drawn(), HELD) == (
         "the client held 80,000 events/s in 4,000.0 requests/s, twice what the spec may ask"
         " (first token off by p99 0.040 ms, dispatch lag p99 0.200 ms)"
     )
     little = HELD.model_copy(update={"requests_urps": 16_000_000, "limited_by": "emitter"})
-    assert room(SPEC, drawn(), little).endswith(
+    assert held_text(SPEC, drawn(), little).endswith(
         "; the search ends at half of that, 8.000 requests/s, and not at 64.000"
     )

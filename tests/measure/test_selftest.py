@@ -15,7 +15,7 @@ import pytest
 from tests.support.runs import small_spec
 from tokenwatt_site.errors import EnvironmentProblem
 from tokenwatt_site.measure import selftest
-from tokenwatt_site.measure.capacity import Shape, due_ns
+from tokenwatt_site.measure.capacity import AnswerShape, due_ns
 from tokenwatt_site.measure.selftest import RunningEmitter, emitting, self_test
 from tokenwatt_site.validity import Tolerances
 from tokenwatt_site.workload import Realisation, workload_of
@@ -31,7 +31,7 @@ LOOSE = small_spec(
 """Tolerances of 300 ms: any machine that runs the tests holds some 200 events/s."""
 
 
-SHAPE = Shape(tokens=4, interval_ns=1_000_000, input_tokens=1)
+SHAPE = AnswerShape(tokens=4, interval_ns=1_000_000, input_tokens=1)
 
 
 def drawn() -> Realisation:
@@ -50,7 +50,7 @@ def test_the_client_holds_a_low_rate_on_any_machine_and_what_is_told_is_consiste
 
 @pytest.mark.parametrize("servers", [1, 2])
 def test_the_server_knows_of_every_answer_when_it_sent_it(servers: int) -> None:
-    shape = Shape(tokens=3, interval_ns=5_000_000, input_tokens=2000)
+    shape = AnswerShape(tokens=3, interval_ns=5_000_000, input_tokens=2000)
     tolerances = Tolerances.of(LOOSE)
     with emitting(shape, servers) as emitter:
         for due in (due_ns(drawn(), 40_000_000), due_ns(drawn(), 20_000_000)):

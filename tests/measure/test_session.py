@@ -26,7 +26,7 @@ from tokenwatt_site.measure.endpoint import EngineFacts
 from tokenwatt_site.measure.power import ScriptedMeter
 from tokenwatt_site.measure.preflight import Preflight
 from tokenwatt_site.measure.session import Events, measure
-from tokenwatt_site.prompts import COMMON_WORDS
+from tokenwatt_site.prompts import COMMON_WORDS, Ids, prompts_of
 
 LAUNCH = {"endpoint__start": "launch"}
 ATTACH = {"endpoint__start": "attach", "endpoint__url": "http://127.0.0.1:9"}
@@ -410,8 +410,8 @@ def test_c4_failures_stand_in_the_reason_and_in_the_claim(lab, tmp_path):
 
 def test_the_journal_tells_at_each_launch_with_which_prompts_it_was_asked(lab, tmp_path):
     measured = run(lab, small_spec(), tmp_path / "work")
-    (launch,) = [n.data for n in measured.evidence.journal if n.event == "launch"]
-    assert launch["prompts"] == {"kind": "ids", "first": 512, "vocabulary": 32000}
+    (launch,) = [n for n in measured.evidence.journal if n.event == "launch"]
+    assert prompts_of(launch) == Ids(32000)
 
 
 def test_d6_of_a_tokenizer_the_files_hold_its_digest_and_no_folder_of_this_machine(
@@ -422,8 +422,10 @@ def test_d6_of_a_tokenizer_the_files_hold_its_digest_and_no_folder_of_this_machi
     (tmp_path / "tokenizer.json").write_text(text, "utf-8")
     spec = small_spec(endpoint__api="chat", endpoint__tokenizer="tokenizer.json")
     measured = run(lab, spec, tmp_path / "work")
-    (launch,) = [n.data for n in measured.evidence.journal if n.event == "launch"]
-    assert launch["prompts"]["tokenizer_sha256"] == sha256_hex(text.encode())
+    (launch,) = [n for n in measured.evidence.journal if n.event == "launch"]
+    told = prompts_of(launch)
+    assert told.tokenizer_sha256 == sha256_hex(text.encode())
+    assert len(set(told.words)) == 200
     assert str(tmp_path) not in measured.journal_bytes.decode()
     assert "prompts are words: 200, each one token for tokenizer.json" in lab.said
     covered = {item.what for item in derive(spec, measured.evidence).not_covered}

@@ -89,7 +89,7 @@ def test_a_file_is_named_by_its_digest_and_may_be_a_link(tmp_path: Path) -> None
     told = prompts_by_file(str(link)).to_json()
 
     assert told["tokenizer_sha256"] == sha256_hex(text.encode())
-    assert (told["source"], told["words"]) == ("tokenizer file", ENOUGH_WORDS)
+    assert (told["source"], len(told["words"])) == ("tokenizer file", ENOUGH_WORDS)
     assert str(tmp_path) not in json.dumps(told)
 
 

@@ -7,11 +7,13 @@ import pytest
 from tests.support.runs import conversation_spec, small_spec
 from tokenwatt_site.errors import EnvironmentProblem
 from tokenwatt_site.evidence import Status
+from tokenwatt_site.journal import Journal, parse
 from tokenwatt_site.measure.client import Target
 from tokenwatt_site.measure.trial import plan_requests, run_trial
-from tokenwatt_site.prompts import Ids, Words, common_words, trial_key
+from tokenwatt_site.prompts import Ids, Words, common_words, prompts_of, trial_key
 from tokenwatt_site.simulate.script import Script
 from tokenwatt_site.simulate.server import SimulatedServer
+from tokenwatt_site.spec import parse_spec
 from tokenwatt_site.workload import workload_of
 
 NONCE = "ab" * 32
@@ -22,7 +24,17 @@ def spec_for(api="completions", **changes):
     return small_spec(endpoint__api=api, endpoint__model="simulated", **changes)
 
 
-def offered(spec, script, *, rate_urps=FAST, alive=lambda: True, seen=None, keep=lambda _: None):
+def offered(
+    spec,
+    script,
+    *,
+    rate_urps=FAST,
+    prompts=None,
+    chat_overhead=2,
+    alive=lambda: True,
+    seen=None,
+    keep=lambda _: None,
+):
     realisation = workload_of(spec.setup).realisation(1, lead_in=5, scored=20, tail=60)
     with SimulatedServer(script) as server:
         result = run_trial(
@@ -33,8 +45,8 @@ def offered(spec, script, *, rate_urps=FAST, alive=lambda: True, seen=None, keep
             trial=3,
             rate_urps=rate_urps,
             nonce=NONCE,
-            prompts=common_words() if spec.endpoint.api == "chat" else Ids(32000),
-            chat_overhead=2,
+            prompts=prompts or (common_words() if spec.endpoint.api == "chat" else Ids(32000)),
+            chat_overhead=chat_overhead,
             trials_left=1,
             alive=alive,
             report=(seen if seen is not None else []).append,
@@ -124,6 +136,44 @@ def test_each_turn_begins_with_the_whole_of_the_turns_before_it_and_all_with_the
         # One word of 200 may come twice by chance; a whole prompt may not.
         others = [p for n, p in enumerate(prompts[:row]) if (row - n) % 4 or n // 12 != row // 12]
         assert all(prompt[: len(other)] != other for other in others)
+
+
+@pytest.mark.parametrize(
+    ("api", "prompts", "overhead"),
+    [
+        ("completions", Ids(32000), 0),
+        ("completions", common_words(), 1),
+        ("chat", common_words(), 4),
+    ],
+)
+def test_a_journal_alone_gives_the_bodies_that_were_sent(tmp_path, api, prompts, overhead):
+    kind = "ids" if isinstance(prompts, Ids) else "text"
+    spec = conversation_spec(
+        3, 4, 24, endpoint__api=api, endpoint__model="simulated", endpoint__prompt=kind
+    )
+    path = tmp_path / "journal.jsonl"
+    journal = Journal(path, lambda: "2026-01-01T00:00:00.000000Z")
+    journal.append("open", spec=spec.to_json(), nonce=NONCE)
+    journal.append("launch", repeat=1, prompts=prompts.to_json(), chat_overhead=overhead)
+    journal.append("trial_start", repeat=1, trial=3, rate_urps=FAST)
+    _, _, log = offered(
+        spec, Script(ttft_ms=1, interval_ms=0.1), prompts=prompts, chat_overhead=overhead
+    )
+
+    opening, launch, start = (line for line in parse(path.read_bytes(), "journal"))
+    told = parse_spec(opening.data["spec"], source="journal")
+    repeat = start.data["repeat"]
+    again = plan_requests(
+        told,
+        workload_of(told.setup).realisation(repeat, lead_in=5, scored=20, tail=60),
+        start.data["rate_urps"],
+        key=trial_key(opening.data["nonce"], told.configuration_id, repeat, start.data["trial"]),
+        prompts=prompts_of(launch),
+        chat_overhead=launch.data["chat_overhead"],
+    )
+    assert len(log) > 20
+    made = {planned.body for planned in again}
+    assert {served.body for served in log} <= made
 
 
 def test_records_are_kept_as_their_requests_end():

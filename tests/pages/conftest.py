@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -29,6 +29,21 @@ Make = Callable[..., Configuration]
 SHIPPED = (
     Path(__file__).parents[2] / "runs" / "published" / "deepseek-v4.1-flash-4x-h200-quick.json"
 )
+
+
+T = TypeVar("T")
+
+
+def once(made: Callable[[Configuration], T]) -> Callable[[Configuration], T]:
+    """Make what is only read once for each configuration; fixtures give all tests the same ones."""
+    kept: dict[int, tuple[Configuration, T]] = {}  # holds them, so that no id comes twice
+
+    def known(configuration: Configuration) -> T:
+        if id(configuration) not in kept:
+            kept[id(configuration)] = configuration, made(configuration)
+        return kept[id(configuration)][1]
+
+    return known
 
 
 @pytest.fixture(scope="session")

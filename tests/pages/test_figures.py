@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
 
 import pytest
 
-from tests.pages.conftest import FaultyEngine, Make, a_power_log
+from tests.pages.conftest import FaultyEngine, Make, a_power_log, once
 from tests.pages.test_chart import rows_of
 from tests.pages.test_report import with_numbers
 from tests.support.runs import spec_in_mode
@@ -12,6 +13,8 @@ from tokenwatt_site.configuration import Configuration
 from tokenwatt_site.evidence import PowerLog
 from tokenwatt_site.pages import figures
 from tokenwatt_site.run import RepeatClaim
+
+details = once(figures.detail_figures)
 
 
 def repeat(number: int, passed: int | None, failed: int | None) -> RepeatClaim:
@@ -81,7 +84,7 @@ def test_a_bar_that_is_not_drawn_has_no_caption(demo: Configuration) -> None:
 def test_a6_the_goodput_at_the_boundary_is_a_mark_of_its_own(
     demo: Configuration, make: Make
 ) -> None:
-    drawn = figures.detail_figures(demo)[1]
+    drawn = details(demo)[1]
     assert drawn.chart is not None
     assert "computed at the boundary, where no trial ran" in drawn.lead
     mark = next(
@@ -91,13 +94,13 @@ def test_a6_the_goodput_at_the_boundary_is_a_mark_of_its_own(
         demo.claims.metric("boundary_rate").value,
         demo.claims.metric("goodput").value,
     )
-    open_bracket = figures.detail_figures(make(rates_urps=(500_000,)))[1]
+    open_bracket = details(make(rates_urps=(500_000,)))[1]
     assert open_bracket.chart is not None
     assert "boundary" not in open_bracket.lead + open_bracket.chart.description
 
 
 def note_of(configuration: Configuration, chart_id: str) -> str:
-    return next(f.note for f in figures.detail_figures(configuration) if f.id == chart_id)
+    return next(f.note for f in details(configuration) if f.id == chart_id)
 
 
 def test_a9_a_curve_of_several_repeats_says_what_its_heading_is(
@@ -122,7 +125,7 @@ def test_a9_a_heading_that_is_no_pooled_number_is_not_explained(make: Make) -> N
 
 
 def test_how_good_the_client_was_stands_in_the_table_of_trials(demo: Configuration) -> None:
-    table = figures.detail_figures(demo)[0].table
+    table = details(demo)[0].table
     assert table is not None
     head, rows = table
     columns = ("Dispatch lag p99, ms", "Stamp uncertainty p99, ms", "Client, % of a processor")
@@ -131,21 +134,21 @@ def test_how_good_the_client_was_stands_in_the_table_of_trials(demo: Configurati
 
 
 def test_every_trial_is_in_the_table_with_its_verdict(demo: Configuration) -> None:
-    table = figures.detail_figures(demo)[0].table
+    table = details(demo)[0].table
     assert table is not None
     assert [row[3] for row in table[1]] == [t.verdict for t in demo.claims.trials]
 
 
 def test_every_objective_has_its_distribution(demo: Configuration) -> None:
-    ids = [f.id for f in figures.detail_figures(demo)]
+    ids = [f.id for f in details(demo)]
     assert ids == ["chart-attainment", "chart-goodput", "chart-ttft", "chart-tpot", "chart-power"]
 
 
 def test_power_is_drawn_with_its_window_where_it_was_measured(
     boards: Configuration, demo: Configuration
 ) -> None:
-    assert figures.detail_figures(boards)[-1].chart is not None
-    assert figures.detail_figures(demo)[-1].missing is not None
+    assert details(boards)[-1].chart is not None
+    assert details(demo)[-1].missing is not None
 
 
 def test_the_watts_of_all_boards_are_added_and_a_round_with_a_gap_is_left_out() -> None:
@@ -161,13 +164,13 @@ def test_without_any_trial_the_charts_say_so(make: Make) -> None:
     demo = make()
     claims = demo.claims.model_copy(update={"trials": (), "repeats": (), "distributions": ()})
     empty = replace_claims(demo, claims)
-    assert [f.missing is not None for f in figures.detail_figures(empty)] == [True] * 5
+    assert [f.missing is not None for f in details(empty)] == [True] * 5
 
 
 def replace_claims(configuration: Configuration, claims: object) -> Configuration:
-    headline = configuration.headline
+    headline = copy(configuration.headline)
     object.__setattr__(headline, "claims", claims)
-    return configuration
+    return replace(configuration, headline=headline)
 
 
 def test_a_trial_that_was_stopped_early_is_counted_and_not_drawn_as_zero(make: Make) -> None:
@@ -175,7 +178,7 @@ def test_a_trial_that_was_stopped_early_is_counted_and_not_drawn_as_zero(make: M
     *others, last = demo.claims.trials
     early = last.model_copy(update={"stopped_early": True, "output_tokens_per_s": None})
     claims = demo.claims.model_copy(update={"trials": (*others, early)})
-    attainment, delivered, *_ = figures.detail_figures(replace_claims(demo, claims))
+    attainment, delivered, *_ = details(replace_claims(demo, claims))
     assert f"1 of {len(claims.trials)} trials was stopped" in attainment.note
     assert "1 trial stopped early has no whole window and is not shown" in delivered.note
     assert delivered.chart is not None
@@ -196,18 +199,18 @@ def cells(figure: figures.Figure, name: str) -> list[str]:
 def test_a8_failed_requests_stand_in_the_table_of_trials(
     faulty: Configuration, demo: Configuration
 ) -> None:
-    found = cells(figures.detail_figures(faulty)[0], "Failed requests")
+    found = cells(details(faulty)[0], "Failed requests")
     assert set(found) == {"1 HTTP error, 1 disconnected"}
-    assert set(cells(figures.detail_figures(demo)[0], "Failed requests")) == {"none"}
+    assert set(cells(details(demo)[0], "Failed requests")) == {"none"}
 
 
 def test_a8_failed_requests_are_told_under_the_chart_where_a_trial_counts(
     faulty: Configuration, demo: Configuration
 ) -> None:
     n = len(faulty.claims.trials)
-    note = figures.detail_figures(faulty)[0].note
+    note = details(faulty)[0].note
     assert f"Requests failed in {n} of {n} trials: {n} HTTP errors, {n} disconnected." in note
-    assert "failed" not in figures.detail_figures(demo)[0].note
+    assert "failed" not in details(demo)[0].note
 
 
 def test_a8_failures_of_a_trial_that_does_not_count_are_in_the_table_alone(make: Make) -> None:
@@ -215,7 +218,7 @@ def test_a8_failures_of_a_trial_that_does_not_count_are_in_the_table_alone(make:
     *others, last = demo.claims.trials
     invalid = last.model_copy(update={"verdict": "INVALID", "failures": {"not_sent": 3}})
     claims = demo.claims.model_copy(update={"trials": (*others, invalid)})
-    attainment = figures.detail_figures(replace_claims(demo, claims))[0]
+    attainment = details(replace_claims(demo, claims))[0]
     assert cells(attainment, "Failed requests")[-1] == "3 not sent"
     assert "failed" not in attainment.note
 
@@ -223,7 +226,7 @@ def test_a8_failures_of_a_trial_that_does_not_count_are_in_the_table_alone(make:
 def test_a_curve_ends_where_requests_that_failed_begin(
     faulty: Configuration, demo: Configuration
 ) -> None:
-    ttft = next(f for f in figures.detail_figures(faulty) if f.id == "chart-ttft")
+    ttft = next(f for f in details(faulty) if f.id == "chart-ttft")
     assert "2 of 20 requests did not end well and stand above the top of this curve." in ttft.note
     assert ttft.chart is not None
     assert "It ends at 90% of requests." in ttft.chart.description
@@ -233,7 +236,7 @@ def test_a_curve_ends_where_requests_that_failed_begin(
     assert max(curve) == 90
     assert ttft.table is not None
     assert ttft.table[1][-1] == ("p100", "did not end well")
-    whole = next(f for f in figures.detail_figures(demo) if f.id == "chart-ttft")
+    whole = next(f for f in details(demo) if f.id == "chart-ttft")
     assert "did not end well" not in whole.note
     assert whole.chart is not None
     assert "It ends" not in whole.chart.description
@@ -242,5 +245,5 @@ def test_a_curve_ends_where_requests_that_failed_begin(
 def test_failed_requests_of_several_repeats_are_counted_together(make: Make) -> None:
     engine = FaultyEngine(http_error=100, disconnected=200)  # behind the lead-in of 80
     full = make(engine=engine, spec=spec_in_mode("full"))
-    ttft = next(f for f in figures.detail_figures(full) if f.id == "chart-ttft")
+    ttft = next(f for f in details(full) if f.id == "chart-ttft")
     assert "6 of 1,800 requests did not end well" in ttft.note

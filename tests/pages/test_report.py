@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.pages.conftest import Make
+from tests.pages.conftest import Make, once
 from tests.support.runs import RunBuilder, a_key, small_spec, spec_in_mode
 from tokenwatt_site.commands.measure import read_spec
 from tokenwatt_site.configuration import Configuration, group
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.pages import report, text
-from tokenwatt_site.pages.page import NO_LINKS, Links, fill
+from tokenwatt_site.pages.page import NO_LINKS, Links, Page, fill
 from tokenwatt_site.run import RepeatClaim
 from tokenwatt_site.trust.keyring import Keyring
 from tokenwatt_site.trust.verify import verify_run
@@ -43,24 +43,30 @@ class Parsed(HTMLParser):
         return [attrs["id"] or "" for _, attrs in self.tags if "id" in attrs]
 
 
+@once
+def rendered(configuration: Configuration) -> Page:
+    return report.render(configuration, NO_LINKS)
+
+
 def parsed(configuration: Configuration, links: Links = NO_LINKS) -> Parsed:
-    return Parsed(report.render(configuration, links).html)
+    page = report.render(configuration, links) if links != NO_LINKS else rendered(configuration)
+    return Parsed(page.html)
 
 
 def test_the_sections_stand_in_the_order_of_the_design(demo: Configuration) -> None:
-    page = report.render(demo, NO_LINKS)
+    page = rendered(demo)
     places = [page.html.index(f'id="{anchor}"') for anchor, _ in page.toc]
     assert places == sorted(places)
 
 
 def test_no_id_is_used_twice_even_with_the_charts_in(boards: Configuration) -> None:
-    page = report.render(boards, NO_LINKS)
+    page = rendered(boards)
     ids = Parsed(fill(page.html, page.charts, lambda c: f'<svg id="{c.id}-svg"></svg>')).ids
     assert len(ids) == len(set(ids))
 
 
 def test_every_chart_has_its_hole(boards: Configuration) -> None:
-    page = report.render(boards, NO_LINKS)
+    page = rendered(boards)
     holes = re.findall(r"<!--tw:([\w-]+)-->", page.html)
     assert sorted(holes) == sorted(c.id for c in page.charts)
 
@@ -77,7 +83,7 @@ def test_every_recomputed_number_is_on_the_page_with_its_unit(boards: Configurat
 def test_h4_what_was_not_measured_is_a_frame_with_the_reason_and_no_bar(
     demo: Configuration,
 ) -> None:
-    page = report.render(demo, NO_LINKS)
+    page = rendered(demo)
     assert "bar-board-power" not in {c.id for c in page.charts}
     assert "Not measured: the machine of this test has no power sensor" in Parsed(page.html).text
 
@@ -187,7 +193,7 @@ def test_cards_for_equal_goodput_are_64_for_a_configuration_that_is_its_own_refe
     assert "Cards for equal goodput" in parsed(boards).text
     assert re.search(
         r"Cards for equal goodput</th>\s*<td class=\"n tw-v\">64<",
-        report.render(boards, NO_LINKS).html,
+        rendered(boards).html,
     )
 
 

@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,10 +27,10 @@ from tokenwatt_site.evidence import (
 from tokenwatt_site.goodput import decide, judge
 from tokenwatt_site.journal import Event, Journal
 from tokenwatt_site.lengths import Conversation
-from tokenwatt_site.prompts import SEED_RULE
+from tokenwatt_site.prompts import COMMON_WORDS, SEED_RULE, Ids, Prompts, Words, common_words
 from tokenwatt_site.run import SIMULATED_ENGINE, Conditions, Run, SelfTest, signed_bytes
-from tokenwatt_site.spec import Spec, parse_spec
-from tokenwatt_site.trace import Request, Trace, encode, parse
+from tokenwatt_site.spec import Objective, Spec, parse_spec
+from tokenwatt_site.trace import Trace, TraceLine, encode, parse
 from tokenwatt_site.trust.keyring import Keyring
 from tokenwatt_site.trust.signature import key_id, sign
 from tokenwatt_site.workload import NAMED, Realisation, Workload, workload_of
@@ -219,6 +220,33 @@ HELD = SelfTest(
 )
 """A client that holds more than any spec here asks."""
 
+
+@cache
+def _drawn(workload: Workload, repeat: int, lead_in: int, scored: int, tail: int) -> Realisation:
+    return workload.realisation(repeat, lead_in=lead_in, scored=scored, tail=tail)
+
+
+@cache
+def _boundary(
+    engine: ToyEngine, drawn: Realisation, slo: tuple[Objective, ...], ratio: float
+) -> tuple[int, int]:
+    """Return the rates on both sides of the boundary, found once for many runs."""
+
+    def passes(rate_urps: int) -> bool:
+        records = list(engine.serve(drawn, rate_urps, repeat=drawn.number, trial=0))
+        scored = records[drawn.lead_in :][: drawn.scored]
+        return decide([judge(objective, scored) for objective in slo]) == "PASS"
+
+    low, high = 100_000, 100_000_000
+    while high > low * ratio:
+        middle = math.isqrt(low * high)
+        if passes(middle):
+            low = middle
+        else:
+            high = middle
+    return low, high
+
+
 JournalPlan = list[tuple[Event, dict[str, Any]]]
 
 
@@ -338,12 +366,21 @@ class RunBuilder:
             "engine_started": f"2026-01-{self.day:02}T00:00:00.{repeat:06}Z",
             "engine": SIMULATED_ENGINE if self.simulated else self.spec.setup.engine.name,
             "read_back": [],
+            "prompts": self._prompts().to_json(),
             "chat_overhead": 0,
             "accepts_unknown_model": False,
             "repeat_cached_tokens": 0,
             "longest_asked": True,
             "self_test": self.self_test.to_json(),
         }
+
+    def _prompts(self) -> Prompts:
+        endpoint = self.spec.endpoint
+        if endpoint.prompt_kind == "ids":
+            return Ids(endpoint.vocabulary)
+        if endpoint.tokenizer is None:
+            return common_words()
+        return Words(COMMON_WORDS, "tokenizer file", tokenizer_sha256="5" * 64)
 
     @property
     def _repeats(self) -> range:
@@ -362,31 +399,25 @@ class RunBuilder:
         ]
 
     def _around_the_boundary(self, repeat: int) -> tuple[int, int, int]:
-        low, high = 100_000, 100_000_000
-        while high > low * self.spec.protocol.bracket_ratio:
-            middle = math.isqrt(low * high)
-            if self._passes(repeat, middle):
-                low = middle
-            else:
-                high = middle
+        spec = self.spec
+        drawn = self._realisation(repeat)
+        low, high = _boundary(
+            self._engine(repeat), drawn, spec.setup.slo, spec.protocol.bracket_ratio
+        )
         return low // 2, low, high
 
-    def _passes(self, repeat: int, rate_urps: int) -> bool:
-        protocol = self.spec.protocol
-        scored = self._offer(repeat, 0, rate_urps)[protocol.lead_in :][: protocol.scored]
-        return decide([judge(objective, scored) for objective in self.spec.setup.slo]) == "PASS"
-
     def _offer(self, repeat: int, trial: int, rate_urps: int) -> list[RequestRecord]:
-        pace = self.spread[(repeat - 1) % len(self.spread)]
-        engine = replace(self.engine, step_ns=round(self.engine.step_ns * pace))
         drawn = self._realisation(repeat)
-        return list(engine.serve(drawn, rate_urps, repeat=repeat, trial=trial))
+        return list(self._engine(repeat).serve(drawn, rate_urps, repeat=repeat, trial=trial))
+
+    def _engine(self, repeat: int) -> ToyEngine:
+        pace = self.spread[(repeat - 1) % len(self.spread)]
+        return replace(self.engine, step_ns=round(self.engine.step_ns * pace))
 
     def _realisation(self, repeat: int) -> Realisation:
         protocol = self.spec.protocol
-        return workload_of(self.spec.setup, self.trace).realisation(
-            repeat, lead_in=protocol.lead_in, scored=protocol.scored, tail=protocol.tail
-        )
+        workload = workload_of(self.spec.setup, self.trace)
+        return _drawn(workload, repeat, protocol.lead_in, protocol.scored, protocol.tail)
 
     def _conditions(self, journal: Journal) -> Conditions:
         return Conditions(
@@ -435,7 +466,7 @@ def a_trace(rows: int = 400, *, every_ns: int = 500_000_000, bursts: int = 4) ->
     return parse(
         encode(
             [
-                Request(n // bursts * bursts * every_ns, 20 + n * 7 % 40, 4 + n * 5 % 20)
+                TraceLine(n // bursts * bursts * every_ns, 20 + n * 7 % 40, 4 + n * 5 % 20)
                 for n in range(rows)
             ]
         ),

@@ -22,7 +22,7 @@ from tests.support.runs import (
 from tests.trust.test_verify import check, document, evidence_file, gzip, put, refused
 from tokenwatt_site.evidence import RequestRecord, store
 from tokenwatt_site.spec import Spec
-from tokenwatt_site.trace import MAX_TRACE_BYTES, Request, Trace, encode, parse
+from tokenwatt_site.trace import MAX_TRACE_BYTES, Trace, TraceLine, encode, parse
 from tokenwatt_site.workload import Workload
 
 TRACE = a_trace(400)
@@ -208,7 +208,7 @@ def drawn_out(gap_s: int) -> Trace:
     """Return a trace of a request a second, of which the rows that are scored are further apart."""
     gaps_s = [gap_s if 6 <= row <= 24 else 1 for row in range(1, 400)]
     arrivals = itertools.accumulate(gaps_s, initial=0)
-    return parse(encode([Request(at * 10**9, 20, 8) for at in arrivals]), source="t")
+    return parse(encode([TraceLine(at * 10**9, 20, 8) for at in arrivals]), source="t")
 
 
 def test_the_part_of_a_trace_decides_neither_rate_nor_goodput(tmp_path: Path) -> None:

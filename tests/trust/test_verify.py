@@ -29,9 +29,10 @@ from tests.support.runs import (
     steady_power,
     write_signed,
 )
-from tokenwatt_site.canonical import canonical_bytes, sha256_hex
+from tokenwatt_site.canonical import JsonValue, canonical_bytes, sha256_hex
 from tokenwatt_site.errors import InputError, VerificationError
 from tokenwatt_site.evidence import RequestRecord, Status
+from tokenwatt_site.prompts import Ids, Words, common_words
 from tokenwatt_site.run import RUN_SCHEMA, signed_bytes
 from tokenwatt_site.spec import Spec
 from tokenwatt_site.trust import consistency, verify
@@ -628,6 +629,42 @@ class UntoldRunBuilder(RunBuilder):
 def test_b18_engines_that_do_not_tell_their_start_are_the_publisher_s_word(tmp_path: Path) -> None:
     builder = UntoldRunBuilder(spec=small_spec(protocol__repeats=2))
     assert check(builder.write(tmp_path)).run.status == "complete"
+
+
+TEXT: dict[str, Any] = {"endpoint__api": "chat"}
+FILE = TEXT | {"endpoint__tokenizer": "tokenizer.json"}
+
+
+def by_file(words: Words) -> JsonValue:
+    return replace(words, source="tokenizer file", tokenizer_sha256="5" * 64).to_json()
+
+
+@pytest.mark.parametrize("changes", [{}, TEXT, FILE], ids=["ids", "text", "file"])
+def test_prompts_that_the_spec_asks_with_are_accepted(
+    tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    check(RunBuilder(spec=small_spec(**changes)).write(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("changes", "told", "expected"),
+    [
+        ({}, common_words().to_json(), ("prompts.kind", "'ids'")),
+        ({}, Ids(49152).to_json(), ("prompts.vocabulary", "49152", "32000")),
+        ({}, None, ("prompts", "are no prompts")),
+        ({}, {"kind": "ids", "vocabulary": 32000}, ("prompts.ids.first", "are no prompts")),
+        (TEXT, Ids(32000).to_json(), ("prompts.kind", "'text'")),
+        (TEXT, by_file(common_words()), ("prompts.source", "no tokenizer file")),
+        (TEXT, {"kind": "text", "words": 199}, ("prompts.text", "are no prompts")),
+        (FILE, common_words().to_json(), ("prompts.source", "expected a tokenizer file")),
+    ],
+)
+def test_prompts_that_the_spec_does_not_ask_with_are_refused(
+    tmp_path: Path, changes: dict[str, Any], told: JsonValue, expected: tuple[str, ...]
+) -> None:
+    edit = altered("launch", prompts=told)
+    path = RunBuilder(spec=small_spec(**changes), edit_journal=edit).write(tmp_path)
+    refused(path, 7, "journal line 1.prompts", *expected)
 
 
 def test_b18_a_repeat_that_was_launched_again_may_follow_on_the_same_engine(tmp_path: Path) -> None:

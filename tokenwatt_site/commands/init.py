@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import secrets
 import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,7 +13,8 @@ import yaml
 
 from tokenwatt_site import accelerators
 from tokenwatt_site.canonical import JsonValue
-from tokenwatt_site.errors import EnvironmentProblem, Problem, UsageError
+from tokenwatt_site.commands.output import require_absent, write_new
+from tokenwatt_site.errors import Problem, UsageError
 from tokenwatt_site.measure.endpoint import EngineFacts, read_back
 from tokenwatt_site.measure.power import NvmlMeter
 from tokenwatt_site.measure.power.nvml import NvmlUnavailable
@@ -72,7 +71,7 @@ def init(
         SpecError: an answer that a spec may not hold.
         EnvironmentProblem: `out` cannot be written; then nothing is left.
     """
-    _require_absent(out)
+    require_absent(out)
     base = url.rstrip("/")
     facts = read_back(base, api_key_variable)
 
@@ -84,7 +83,7 @@ def init(
     if api_key_variable is not None:
         draft["endpoint"]["api_key_variable"] = api_key_variable
     spec = parse_spec(draft, source=str(out))
-    _write(out, spec)
+    write_new(out, (_HEADER + spec_yaml(spec)).encode())
     return out
 
 
@@ -262,29 +261,3 @@ def _without_nulls(value: JsonValue) -> JsonValue:
     if isinstance(value, dict):
         return {key: _without_nulls(item) for key, item in value.items() if item is not None}
     return value
-
-
-def _require_absent(out: Path) -> None:
-    if out.exists() or out.is_symlink():
-        raise UsageError(
-            Problem("is there already", file=str(out), remedy="Name another file with --out.")
-        )
-
-
-def _write(out: Path, spec: Spec) -> None:
-    partial = out.with_name(f".{out.name}.{secrets.token_hex(8)}")
-    try:
-        with partial.open("x", encoding="utf-8") as handle:
-            handle.write(_HEADER + spec_yaml(spec))
-            handle.flush()
-            os.fsync(handle.fileno())
-        # link, not rename: a file that somebody made meanwhile is not overwritten.
-        os.link(partial, out)
-    except FileExistsError:
-        _require_absent(out)
-    except OSError as error:
-        raise EnvironmentProblem(
-            Problem(f"cannot be written ({error.strerror})", file=str(out))
-        ) from error
-    finally:
-        partial.unlink(missing_ok=True)

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from tokenwatt_site.canonical import canonical_bytes, load_json, read_file
 from tokenwatt_site.claims import derive
+from tokenwatt_site.commands.output import not_written, require_absent
 from tokenwatt_site.commands.verify import verify
 from tokenwatt_site.errors import (
     EnvironmentProblem,
@@ -28,6 +29,7 @@ from tokenwatt_site.errors import (
     UsageError,
 )
 from tokenwatt_site.evidence import EvidenceFile, encode_power, encode_requests, fetch, store
+from tokenwatt_site.files import put, put_new
 from tokenwatt_site.journal import head
 from tokenwatt_site.measure.session import Events, kept, measure
 from tokenwatt_site.measure.tokenizer import prompts_by_file
@@ -194,10 +196,8 @@ def measure_and_sign(
         raise UsageError(
             Problem("is not a name for a run file", file=str(out), expected="a name in .json")
         )
-    if out is not None and out.exists():
-        raise UsageError(
-            Problem("is there already", file=str(out), remedy="Choose another --out, or move it.")
-        )
+    if out is not None:
+        require_absent(out)
     _require_writable(target)
     signer = own_key(key_folder(os.environ))
     try:
@@ -207,15 +207,9 @@ def measure_and_sign(
     try:
         run = _sign(measured, target, signer)
         path = out or target / f"{run.run_id[:12]}.json"
-        _write_new(path, run)
+        put_new(path, _text(run))
     except OSError as error:
-        raise EnvironmentProblem(
-            Problem(
-                f"cannot be written ({error.strerror})",
-                file=str(target),
-                remedy=_go_on(folder, out),
-            )
-        ) from error
+        raise not_written(target, error, _go_on(folder, out)) from error
     events.say(f"signed {path}")
     verify(path)
     events.say("verified: signature, evidence, journal and every number recomputed")
@@ -234,7 +228,7 @@ def _kept(
         if not partial.evidence.requests:
             return ()
         if partial.interrupted:
-            _write(folder / "run.json", _sign(partial, folder, signer))
+            put(folder / "run.json", _text(_sign(partial, folder, signer)))
     except (TokenwattError, OSError):  # the disk may be full; the first error is the one to tell
         return ()
     return (Problem("what was measured is kept", file=str(folder), remedy=_go_on(folder, out)),)
@@ -289,20 +283,6 @@ def _require_writable(folder: Path) -> None:
         ) from error
 
 
-def _write_new(path: Path, run: Run) -> None:
-    """Write the run file whole or not at all, and never over another."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        _write(partial, run)
-        # A link fails where a name is taken; a rename would replace it.
-        os.link(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-def _write(path: Path, run: Run) -> None:
+def _text(run: Run) -> bytes:
     text = json.dumps(run.to_json(), indent=1, ensure_ascii=False, sort_keys=True)
-    with path.open("w", encoding="utf-8") as handle:
-        handle.write(text + "\n")
-        handle.flush()
-        os.fsync(handle.fileno())
+    return f"{text}\n".encode()

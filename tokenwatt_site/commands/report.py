@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from tokenwatt_site.canonical import text_fault
+from tokenwatt_site.commands.output import not_written
 from tokenwatt_site.commands.verify import KEYS_FOLDER, verify
 from tokenwatt_site.commands.verify import quoted as read_quoted
 from tokenwatt_site.configuration import group
-from tokenwatt_site.errors import EnvironmentProblem, Problem, UsageError
+from tokenwatt_site.errors import Problem, UsageError
+from tokenwatt_site.files import put
 from tokenwatt_site.pages import quoted, standalone
 from tokenwatt_site.pages import report as report_page
 from tokenwatt_site.pages.page import NO_LINKS, Page
@@ -49,15 +50,11 @@ def report(
     if title is not None and (fault := text_fault(title) or _line_fault(title)):
         raise UsageError(Problem(fault, field="--title"))
     html = standalone.document(_page(paths, title, keys))
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(html, encoding="utf-8")
-        partial.replace(target)
+        put(target, html.encode())
     except OSError as error:
-        raise EnvironmentProblem(
-            Problem(f"cannot be written ({error.strerror})", file=str(target))
-        ) from error
+        raise not_written(target, error) from error
     return target
 
 

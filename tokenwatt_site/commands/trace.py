@@ -8,21 +8,29 @@ Prefixes that prompts shared, which Mooncake tells as hash_ids, have no place in
 from __future__ import annotations
 
 import csv
-import os
 import re
-import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NoReturn
 
-from tokenwatt_site.canonical import JsonValue, load_json, read_file
-from tokenwatt_site.errors import EnvironmentProblem, InputError, Problem, UsageError
+from tokenwatt_site.canonical import load_json, read_file
+from tokenwatt_site.commands.output import require_absent, write_new
+from tokenwatt_site.errors import Problem, UsageError
 from tokenwatt_site.evidence import MAX_LINE_BYTES
-from tokenwatt_site.lengths import MAX_TOKENS
 from tokenwatt_site.spec import MAX_ROWS
-from tokenwatt_site.trace import MAX_ARRIVAL_S, Request, Trace, checked, encode, parse, read_lines
+from tokenwatt_site.trace import (
+    MAX_ARRIVAL_S,
+    Trace,
+    TraceLine,
+    checked,
+    encode,
+    parse,
+    read_lines,
+    refuse,
+    token_count,
+)
 from tokenwatt_site.workload import Workload
 
 MAX_SOURCE_BYTES = 64 << 20
@@ -100,16 +108,16 @@ def convert(source: Path, out: Path) -> Written:
                 expected="a name in .jsonl of letters, digits, dot, dash and underscore",
             )
         )
-    _require_absent(out)
+    require_absent(out)
     data = encode(_requests(read_file(source, limit=MAX_SOURCE_BYTES), str(source)))
     # Read back: what is written is what a spec accepts.
     trace = parse(data, source=str(out))
-    _write(out, data)
+    write_new(out, data)
     lengths = trace.lengths("input_tokens"), trace.lengths("output_tokens")
     return Written(out, trace, Workload(name or "trace", 1, *lengths, trace=trace))
 
 
-def _requests(data: bytes, source: str) -> tuple[Request, ...]:
+def _requests(data: bytes, source: str) -> tuple[TraceLine, ...]:
     first = data.split(b"\n", 1)[0]
     if first.rstrip(b"\r") == ",".join(_AZURE).encode():
         return checked(_azure(data, source), source=source, first_line=2)
@@ -118,7 +126,7 @@ def _requests(data: bytes, source: str) -> tuple[Request, ...]:
     return read_lines(data, source=source)
 
 
-def _azure(data: bytes, source: str) -> Iterator[Request]:
+def _azure(data: bytes, source: str) -> Iterator[TraceLine]:
     rows = _lines(data, source)
     next(rows)
     for number, raw in rows:
@@ -126,18 +134,20 @@ def _azure(data: bytes, source: str) -> Iterator[Request]:
         cells = next(csv.reader([line]), [])
         match = _TIMESTAMP.fullmatch(cells[0]) if len(cells) == len(_AZURE) else None
         if match is None:
-            _refuse(source, number, "TIMESTAMP", line, "2023-11-16 18:17:03.9799600,4808,10")
+            _not_as_written(
+                source, number, "TIMESTAMP", line, "2023-11-16 18:17:03.9799600,4808,10"
+            )
         try:
             second = datetime.fromisoformat(match[1]).replace(tzinfo=UTC)
         except ValueError:
-            _refuse(source, number, "TIMESTAMP", cells[0], "a date and a time")
+            _not_as_written(source, number, "TIMESTAMP", cells[0], "a date and a time")
         since_epoch = second - datetime(1970, 1, 1, tzinfo=UTC)
         whole = since_epoch.days * 86_400 + since_epoch.seconds
         counts = [int(cell) if re.fullmatch(r"\d{1,8}", cell) else None for cell in cells[1:]]
-        yield Request(
+        yield TraceLine(
             whole * 10**9 + int((match[2] or "").ljust(9, "0")),
-            _tokens(counts[0], source, number, _AZURE[1]),
-            _tokens(counts[1], source, number, _AZURE[2]),
+            token_count(counts[0], source, number, _AZURE[1]),
+            token_count(counts[1], source, number, _AZURE[2]),
         )
 
 
@@ -146,73 +156,33 @@ def _is_mooncake(first: bytes, source: str) -> bool:
     return set(value) - {"hash_ids"} == _MOONCAKE
 
 
-def _mooncake(data: bytes, source: str) -> Iterator[Request]:
+def _mooncake(data: bytes, source: str) -> Iterator[TraceLine]:
     for number, line in _lines(data, source):
         value = load_json(line, source=f"{source}:{number}", limit=MAX_LINE_BYTES)
         if not isinstance(value, dict) or not set(value) >= _MOONCAKE:
-            _refuse(source, number, "keys", repr(value), ", ".join(sorted(_MOONCAKE)))
+            _not_as_written(source, number, "keys", repr(value), ", ".join(sorted(_MOONCAKE)))
         stamp = value["timestamp"]
         if type(stamp) is not int or not 0 <= stamp <= MAX_ARRIVAL_S * 1000:
-            _refuse(source, number, "timestamp", repr(stamp), "whole milliseconds")
-        yield Request(
+            _not_as_written(source, number, "timestamp", repr(stamp), "whole milliseconds")
+        yield TraceLine(
             stamp * 10**6,
-            _tokens(value["input_length"], source, number, "input_length"),
-            _tokens(value["output_length"], source, number, "output_length"),
+            token_count(value["input_length"], source, number, "input_length"),
+            token_count(value["output_length"], source, number, "output_length"),
         )
 
 
 def _lines(data: bytes, source: str) -> Iterator[tuple[int, bytes]]:
     lines = data.replace(b"\r\n", b"\n").removesuffix(b"\n").split(b"\n")
     if len(lines) > MAX_ROWS + 1:
-        raise InputError(
-            Problem(
-                "has more lines than a trace may have",
-                file=source,
-                found=f"{len(lines):,}",
-                expected=f"at most {MAX_ROWS:,}",
-                remedy=f"Cut it: head -n {MAX_ROWS} FILE.",
-            )
+        refuse(
+            "has more lines than a trace may have",
+            source,
+            found=f"{len(lines):,}",
+            expected=f"at most {MAX_ROWS:,}",
+            remedy=f"Cut it: head -n {MAX_ROWS} FILE.",
         )
     return enumerate(lines, start=1)
 
 
-def _tokens(value: JsonValue, source: str, line: int, field: str) -> int:
-    if type(value) is not int or not 1 <= value <= MAX_TOKENS:
-        _refuse(source, line, field, repr(value), f"a whole number, 1 to {MAX_TOKENS:,}")
-    return value
-
-
-def _refuse(source: str, line: int, field: str, found: str, expected: str) -> NoReturn:
-    raise InputError(
-        Problem(
-            "is not as its format has it",
-            file=source,
-            line=line,
-            field=field,
-            found=found[:120],
-            expected=expected,
-        )
-    )
-
-
-def _require_absent(out: Path) -> None:
-    if out.exists() or out.is_symlink():
-        raise UsageError(
-            Problem("is there already", file=str(out), remedy="Name another file with --out.")
-        )
-
-
-def _write(out: Path, data: bytes) -> None:
-    partial = out.with_name(f".{out.name}.{secrets.token_hex(8)}")
-    try:
-        partial.write_bytes(data)
-        # link, not rename: a file that somebody made meanwhile is not overwritten.
-        os.link(partial, out)
-    except FileExistsError:
-        _require_absent(out)
-    except OSError as error:
-        raise EnvironmentProblem(
-            Problem(f"cannot be written ({error.strerror})", file=str(out))
-        ) from error
-    finally:
-        partial.unlink(missing_ok=True)
+def _not_as_written(source: str, line: int, field: str, found: str, expected: str) -> NoReturn:
+    refuse("is not as its format has it", source, line, field, found=found[:120], expected=expected)

@@ -1,4 +1,4 @@
-"""How the client's self-test climbs, and when a load counts as held. Pure; no input or output.
+"""Which loads the self-test tries, and when one counts as held. Pure; no input or output.
 
 Rates go up by about doubling, from twice what the search begins with to twice what it may ever ask,
 until one is not held. Held means what DESIGN 4 asks of a trial: at least 99.5% of the requests sent
@@ -29,11 +29,11 @@ from tokenwatt_site.validity import (
 )
 from tokenwatt_site.workload import Realisation
 
-MAX_RUNGS = 6
+MAX_RATES = 6
 """An attempt takes little more than a second, so that the test takes no more than some ten."""
 
 SPARE_TRIES = 2
-"""Of all rungs together: a moment of other load on the machine is no verdict."""
+"""Of all rates together: a moment of other load on the machine is no verdict."""
 
 EMITTER_LAG_NS = 20_000_000
 """p99 up to which the server of the test was on time: of a try's time, a fortieth."""
@@ -74,7 +74,7 @@ class Truth:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class AnswerShape:
     """What is asked in the test: answers of so many tokens, one each `interval_ns`.
 
     They are like the workload's, but so short that a load is full within a third of a second. Then
@@ -86,7 +86,7 @@ class Shape:
     input_tokens: int
 
     @classmethod
-    def of(cls, spec: Spec, realisation: Realisation) -> Shape:
+    def of(cls, spec: Spec, realisation: Realisation) -> AnswerShape:
         tokens = min(math.ceil(realisation.mean_output_tokens), MAX_TOKENS)
         limits = [o.limit_ns for o in spec.setup.slo if o.metric == "tpot"]
         return cls(
@@ -101,10 +101,10 @@ class Shape:
         return FIRST_NS + (self.tokens - 1) * self.interval_ns
 
 
-def rungs(spec: Spec, realisation: Realisation, shape: Shape) -> tuple[int, ...]:
+def rates_to_try(spec: Spec, realisation: Realisation, shape: AnswerShape) -> tuple[int, ...]:
     """Return the rates of the test in 1e-6 requests/s, rising.
 
-    At most MAX_RUNGS: where doubling would need more, the steps are greater.
+    At most MAX_RATES: where doubling would need more, the steps are greater.
     """
     # Of the test's short answers it takes more for the same tokens; rounded up, for the cap.
     share = max(Fraction(1), Fraction(realisation.mean_output_tokens) / shape.tokens)
@@ -117,12 +117,12 @@ def rungs(spec: Spec, realisation: Realisation, shape: Shape) -> tuple[int, ...]
     top = asking(most)
     low = asking(min(round(spec.protocol.start_rate * 1e6), most))
     # A last step that doubles by a tenth more is no reason for another.
-    steps = min(MAX_RUNGS - 1, math.ceil(math.log2(top / low) - _NEARLY))
+    steps = min(MAX_RATES - 1, math.ceil(math.log2(top / low) - _NEARLY))
     return (*(round(low * (top / low) ** (step / steps)) for step in range(steps)), top)
 
 
 def due_ns(realisation: Realisation, urps: int) -> tuple[int, ...]:
-    """Return when the requests of one rung are due: the workload's gaps, at exactly this rate."""
+    """Return when the requests of one rate are due: the workload's gaps, at exactly this rate."""
     count = max(LEAST_REQUESTS, urps * SPAN_NS // 10**15)
     wanted = count * 10**15 // urps
     gaps = [realisation.rows[i % len(realisation.rows)].gap for i in range(count)]
@@ -134,7 +134,7 @@ def due_ns(realisation: Realisation, urps: int) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Recorded:
     """What the client recorded of one attempt; `epoch_ns` is time 0 by `time.monotonic_ns()`."""
 
     records: tuple[RequestRecord, ...]
@@ -144,7 +144,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What one rung gave, over the requests that came due once its load was full.
+    """What one rate gave, over the requests that came due once its load was full.
 
     `on_time` of `scored` were sent on time and answered in full. Errors are None where none was, so
     that there is nothing to compare.
@@ -176,63 +176,64 @@ class Attempt:
         within = all(found is not None and found <= limit for found, limit in bounds)
         return self.offered and within and self.on_time >= MIN_SENT_SHARE * self.scored
 
+    @classmethod
+    def of(
+        cls,
+        recorded: Recorded,
+        truth: Truth,
+        *,
+        shape: AnswerShape,
+        urps: int,
+        due: Sequence[int],
+        tolerances: Tolerances,
+    ) -> Attempt:
+        """Hold what the client recorded of one attempt against the truth.
 
-def compare(
-    told: Told,
-    truth: Truth,
-    *,
-    shape: Shape,
-    urps: int,
-    due: Sequence[int],
-    tolerances: Tolerances,
-) -> Attempt:
-    """Hold what the client recorded of one attempt against the truth.
-
-    Args:
-        told: what the client recorded.
-        truth: what the server did.
-        shape: of the answers.
-        urps: the rate, in 1e-6 requests/s.
-        due: when requests were due, in ns, rising.
-        tolerances: of the spec.
-    """
-    # Where all came due before the load was full, the later half stands for it.
-    from_ns = min(shape.full_ns, due[len(due) // 2])
-    lags: list[int] = []
-    first: list[int] = []
-    last: list[int] = []
-    uncertain: list[int] = []
-    on_time = 0
-    for r in told.records:
-        if r.due_ns < from_ns or r.sent_ns is None:
-            continue
-        lags.append(r.sent_ns - r.due_ns)
-        if r.status is not Status.OK or r.row not in truth.tokens_ns:
-            continue
-        on_time += lags[-1] <= tolerances.lag_ns
-        first_ns, last_ns = truth.tokens_ns[r.row]
-        first.append(abs(told.epoch_ns + (r.first_ns or 0) - first_ns))
-        last.append(abs(told.epoch_ns + (r.last_ns or 0) - last_ns))
-        uncertain.append(r.uncertainty_ns)
-    return Attempt(
-        requests_urps=urps,
-        events_per_s=urps * shape.tokens // 1_000_000,
-        scored=sum(due_ns >= from_ns for due_ns in due),
-        on_time=on_time,
-        lag_p99_ns=_p99(lags),
-        first_error_p99_ns=_p99(first),
-        last_error_p99_ns=_p99(last),
-        uncertainty_p99_ns=_p99(uncertain),
-        emitter_lag_p99_ns=truth.lag_p99_ns,
-        stamps=told.stamps,
-    )
+        Args:
+            recorded: what the client recorded.
+            truth: what the server did.
+            shape: of the answers.
+            urps: the rate, in 1e-6 requests/s.
+            due: when requests were due, in ns, rising.
+            tolerances: of the spec.
+        """
+        # Where all came due before the load was full, the later half stands for it.
+        from_ns = min(shape.full_ns, due[len(due) // 2])
+        lags: list[int] = []
+        first: list[int] = []
+        last: list[int] = []
+        uncertain: list[int] = []
+        on_time = 0
+        for r in recorded.records:
+            if r.due_ns < from_ns or r.sent_ns is None:
+                continue
+            lags.append(r.sent_ns - r.due_ns)
+            if r.status is not Status.OK or r.row not in truth.tokens_ns:
+                continue
+            on_time += lags[-1] <= tolerances.lag_ns
+            first_ns, last_ns = truth.tokens_ns[r.row]
+            first.append(abs(recorded.epoch_ns + (r.first_ns or 0) - first_ns))
+            last.append(abs(recorded.epoch_ns + (r.last_ns or 0) - last_ns))
+            uncertain.append(r.uncertainty_ns)
+        return cls(
+            requests_urps=urps,
+            events_per_s=urps * shape.tokens // 1_000_000,
+            scored=sum(due_ns >= from_ns for due_ns in due),
+            on_time=on_time,
+            lag_p99_ns=_p99(lags),
+            first_error_p99_ns=_p99(first),
+            last_error_p99_ns=_p99(last),
+            uncertainty_p99_ns=_p99(uncertain),
+            emitter_lag_p99_ns=truth.lag_p99_ns,
+            stamps=recorded.stamps,
+        )
 
 
 def _p99(values: Sequence[int]) -> int | None:
     return quantile(values, 0.99) if values else None
 
 
-def climb(
+def highest_held(
     rates_urps: Sequence[int], attempt: Callable[[int], Attempt], tolerances: Tolerances
 ) -> SelfTest:
     """Try rates, rising, until one is not held; return the highest that was.

@@ -12,13 +12,14 @@ import struct
 import sys
 import time
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import urlsplit
 
 from tokenwatt_site.errors import Problem, UsageError
 from tokenwatt_site.measure.credential import authorisation
 from tokenwatt_site.measure.exchange import Exchange
 from tokenwatt_site.measure.tls import TlsStream, failure_text
+from tokenwatt_site.spec import API_PATHS, Api
 
 _KERNEL_STAMPS = sys.platform == "linux"
 _SO_TIMESTAMPNS = 35  # asm-generic/socket.h; Python has no name for it
@@ -57,7 +58,7 @@ class Target:
     def from_url(
         cls,
         base_url: str,
-        api: Literal["completions", "chat"],
+        api: Api,
         api_key_variable: str | None = None,
     ) -> Target:
         """Read a base URL, which is without `/v1`.
@@ -80,9 +81,8 @@ class Target:
                     expected="http://host:port or https://host:port",
                 )
             )
-        base = parts.path.rstrip("/")
-        path = "/v1/chat/completions" if api == "chat" else "/v1/completions"
-        return cls(host, port, base + path, parts.scheme == "https", api_key_variable)
+        path = parts.path.rstrip("/") + API_PATHS[api]
+        return cls(host, port, path, parts.scheme == "https", api_key_variable)
 
     def resolve(self) -> tuple[int, Any]:
         """Return the family and address that sockets take: the first that accepts a connection.

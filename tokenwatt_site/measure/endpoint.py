@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Literal
 
 from tokenwatt_site.canonical import JsonValue, clean_text
 from tokenwatt_site.errors import EngineError, Problem
@@ -21,16 +20,14 @@ from tokenwatt_site.measure.clock import utc_text
 from tokenwatt_site.measure.control import MAX_BYTES, Answer, request, require_address
 from tokenwatt_site.measure.stream import EventSplitter, StreamParser, StreamSummary, error_text
 from tokenwatt_site.run import SIMULATED_ENGINE
-from tokenwatt_site.spec import Spec
-
-PATHS = {"completions": "/v1/completions", "chat": "/v1/chat/completions"}
+from tokenwatt_site.spec import API_PATHS, Api, Spec
 
 _DEADLINE_S = 10.0
 _BYTES_PER_TOKEN = 2 << 10  # an event with usage and timings has below 1 KiB
 
 
 def request_body(
-    api: Literal["completions", "chat"],
+    api: Api,
     model: str,
     prompt: Sequence[int] | str,
     output_tokens: int,
@@ -181,7 +178,7 @@ class Prober:
         self._api = spec.endpoint.api
         self._model = spec.endpoint.model
         self._may_be_cached = spec.setup.conversation is not None
-        self._url = f"{url}{PATHS[self._api]}"
+        self._url = f"{url}{API_PATHS[self._api]}"
         self._key_variable = spec.endpoint.api_key_variable
         self._timeout_s = spec.protocol.request_timeout_s
         self._sent = 0

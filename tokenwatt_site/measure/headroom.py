@@ -38,7 +38,7 @@ def require_start(spec: Spec, realisation: Realisation, test: SelfTest) -> None:
     )
 
 
-def room(spec: Spec, realisation: Realisation, test: SelfTest) -> str:
+def held_text(spec: Spec, realisation: Realisation, test: SelfTest) -> str:
     """Say what the client held, and how high the search may go where that is less than asked."""
     words = f"the client held {_words(test)}"
     most_urps = highest_rate_urps(spec, realisation, None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import resource
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +11,7 @@ from tokenwatt_site import accelerators
 from tokenwatt_site.canonical import clean_text
 from tokenwatt_site.errors import EngineError, EnvironmentProblem, Problem, ReadBackError
 from tokenwatt_site.evidence import Board
+from tokenwatt_site.measure.descriptors import allow
 from tokenwatt_site.measure.endpoint import EngineFacts, Prober, Reply
 from tokenwatt_site.measure.power import PowerMeter
 from tokenwatt_site.run import ReadBack
@@ -193,21 +193,17 @@ def require_descriptors(protocol: Protocol) -> None:
     """
     requests = min(protocol.rows, math.ceil(protocol.max_rate * protocol.request_timeout_s))
     needed = requests + requests // _IDLE_SHARE + _OTHER_DESCRIPTORS
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY or soft >= needed:
-        return
-    if hard != resource.RLIM_INFINITY and hard < needed:
+    if (allowed := allow(needed)) < needed:
         raise EnvironmentProblem(
             Problem(
                 "this machine allows fewer open connections than requests may be open at once",
                 field="protocol.max_rate",
-                found=f"a hard limit of {hard} file descriptors",
+                found=f"a hard limit of {allowed} file descriptors",
                 expected=f"{needed}, for {requests} requests",
                 remedy=f"Raise it (ulimit -Hn {needed}), or lower protocol.max_rate, tail or"
                 " request_timeout_s.",
             )
         )
-    resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
 def _require_stream(spec: Spec, reply: Reply) -> None:

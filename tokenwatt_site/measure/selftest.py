@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import resource
 import socket
 import subprocess
 import sys
@@ -24,16 +23,16 @@ from tokenwatt_site.errors import EnvironmentProblem, Problem
 from tokenwatt_site.evidence import RequestRecord
 from tokenwatt_site.measure.capacity import (
     FIRST_NS,
+    AnswerShape,
     Attempt,
-    Shape,
-    Told,
+    Recorded,
     Truth,
-    climb,
-    compare,
     due_ns,
-    rungs,
+    highest_held,
+    rates_to_try,
 )
 from tokenwatt_site.measure.client import PlannedRequest, Target, offer
+from tokenwatt_site.measure.descriptors import allow
 from tokenwatt_site.run import SelfTest
 from tokenwatt_site.spec import Spec
 from tokenwatt_site.validity import Tolerances
@@ -43,7 +42,7 @@ _GRACE_NS = 1_000_000_000
 _STOP_S = 5.0
 _MOST_SERVERS = 4
 _BACKLOG = 4096  # of each process: who gets more than its share of a burst must refuse none
-_DESCRIPTORS = 16_384
+_DESCRIPTORS = 16_384  # inherited by the servers; the limit must not be what ends the test
 _REMEDY = "Is there memory, and may this user listen on the loopback?"
 _ID_BYTES = 6  # of a token id in a prompt, with its comma
 
@@ -54,22 +53,14 @@ def self_test(spec: Spec, realisation: Realisation) -> SelfTest:
     Raises:
         EnvironmentProblem: the server of the test did not start, or ended.
     """
-    shape, tolerances = Shape.of(spec, realisation), Tolerances.of(spec)
-    _allow_descriptors()
+    shape, tolerances = AnswerShape.of(spec, realisation), Tolerances.of(spec)
+    allow(_DESCRIPTORS)
     with emitting(shape, _servers()) as emitter:
-        return climb(
-            rungs(spec, realisation, shape),
+        return highest_held(
+            rates_to_try(spec, realisation, shape),
             lambda urps: emitter.attempt(due_ns(realisation, urps), urps, tolerances),
             tolerances,
         )
-
-
-def _allow_descriptors() -> None:
-    """Raise the soft limit, which the server inherits, so that it is not what ends the test."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
-    if soft != resource.RLIM_INFINITY and soft < most:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def _servers() -> int:
@@ -80,7 +71,7 @@ def _servers() -> int:
 
 
 @contextmanager
-def emitting(shape: Shape, servers: int) -> Iterator[RunningEmitter]:
+def emitting(shape: AnswerShape, servers: int) -> Iterator[RunningEmitter]:
     """Run the server of the test, in processes that end when this block or this process does.
 
     Args:
@@ -122,7 +113,7 @@ def _listeners(count: int) -> list[socket.socket]:
         raise _not_started(error) from error
 
 
-def _started(listener: socket.socket, shape: Shape) -> subprocess.Popen[bytes]:
+def _started(listener: socket.socket, shape: AnswerShape) -> subprocess.Popen[bytes]:
     module, descriptor = "tokenwatt_site.measure.emitter", listener.fileno()
     arguments = (descriptor, FIRST_NS, shape.interval_ns)
     try:
@@ -165,7 +156,7 @@ class RunningEmitter:
     """The server of the test while it runs: processes that share a port."""
 
     def __init__(
-        self, processes: Sequence[subprocess.Popen[bytes]], port: int, shape: Shape
+        self, processes: Sequence[subprocess.Popen[bytes]], port: int, shape: AnswerShape
     ) -> None:
         """Wait until all are ready.
 
@@ -192,9 +183,9 @@ class RunningEmitter:
         offered = offer(
             plan, self._target, repeat=0, trial=0, request_timeout_ns=end_ns, watch=watch
         )
-        told = Told(offered.records, offered.epoch_ns, offered.stamps)
+        recorded = Recorded(offered.records, offered.epoch_ns, offered.stamps)
         truth = Truth.merged(self._truths())
-        return compare(told, truth, shape=shape, urps=urps, due=due, tolerances=tolerances)
+        return Attempt.of(recorded, truth, shape=shape, urps=urps, due=due, tolerances=tolerances)
 
     def _planned(self, row: int, due_ns: int) -> PlannedRequest:
         shape = self._shape

@@ -32,7 +32,7 @@ from tokenwatt_site.measure.clock import utc_now
 from tokenwatt_site.measure.credential import authorisation
 from tokenwatt_site.measure.endpoint import read_back
 from tokenwatt_site.measure.engine import RunningEngine, attach, launch
-from tokenwatt_site.measure.headroom import require_start, room
+from tokenwatt_site.measure.headroom import held_text, require_start
 from tokenwatt_site.measure.power import PowerMeter, Sampler, open_meter
 from tokenwatt_site.measure.preflight import compare, preflight
 from tokenwatt_site.measure.selftest import self_test
@@ -240,7 +240,7 @@ class _Session:
             self_test=held.to_json(),
         )
         require_start(spec, realisation, held)
-        self._events.say(room(spec, realisation, held))
+        self._events.say(held_text(spec, realisation, held))
         if engine.started is None and repeat > 1:
             self._events.say(
                 "this engine does not tell when it started: whether it was restarted since the"
@@ -376,8 +376,6 @@ class _Session:
             epoch_ns=offered.epoch_ns - self._origin_ns,
             engine_alive=engine.alive(),
             stamps=offered.stamps,
-            connects=offered.connects,
-            redials=offered.redials,
             errors=list(offered.errors),
             client_cpu_ppm=offered.cpu_ns * 1_000_000 // max(1, offered.wall_ns),
             clock_step_ns=offered.clock_step_ns,

@@ -16,13 +16,22 @@ import tokenizers
 from tokenwatt_site.canonical import JsonValue, clean_text, read_file, sha256_hex
 from tokenwatt_site.errors import EngineError, InputError, Problem
 from tokenwatt_site.measure.control import Answer, request
-from tokenwatt_site.prompts import COMMON_WORDS, Ids, Prompts, Source, Words, choose, common_words
+from tokenwatt_site.prompts import (
+    COMMON_WORDS,
+    WORD,
+    Ids,
+    Prompts,
+    Source,
+    Words,
+    choose,
+    common_words,
+)
 from tokenwatt_site.spec import Endpoint
 
 MAX_FILE_BYTES = 256 << 20
 
 _DEADLINE_S = 10.0
-_WORD = re.compile(r"[Ġ▁]?([a-z]{3,16})")
+_WORD = re.compile(f"[Ġ▁]?({WORD})")
 
 
 class TokenizerFile:

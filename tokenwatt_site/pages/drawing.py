@@ -19,6 +19,7 @@ from typing import Any
 import vl_convert
 
 from tokenwatt_site.canonical import canonical_bytes, sha256_hex
+from tokenwatt_site.files import put
 
 # Part of the cache key: raise it when the rewriting below changes.
 _REWRITING = "1"
@@ -85,9 +86,7 @@ def _draw_one(chart: Chart, spec: Mapping[str, Any], kind: str, folder: Path | N
     svg = rewrite(drawn, chart, kind)
     if entry:
         entry.parent.mkdir(parents=True, exist_ok=True)
-        partial = entry.with_suffix(".partial")
-        partial.write_text(svg, encoding="utf-8")
-        partial.replace(entry)
+        put(entry, svg.encode())
     return svg
 
 

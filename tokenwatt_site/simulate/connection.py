@@ -16,9 +16,10 @@ from tokenwatt_site.simulate.engine import Generation, Request, Step
 from tokenwatt_site.simulate.script import Script
 from tokenwatt_site.simulate.truth import Ended, Moment, Served
 from tokenwatt_site.simulate.wire import response, stream_head, take_request
+from tokenwatt_site.spec import API_PATHS
 
 _NO_LINGER = struct.pack("ii", 1, 0)  # a close is then a reset
-_APIS: dict[str, Api] = {"/v1/completions": "completions", "/v1/chat/completions": "chat"}
+_APIS: dict[str, Api] = {path: api for api, path in API_PATHS.items()}
 
 Seen: TypeAlias = Callable[["ServerConnection"], None]
 

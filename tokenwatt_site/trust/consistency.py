@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from tokenwatt_site.errors import InputError, Problem
 from tokenwatt_site.journal import Entry
-from tokenwatt_site.prompts import SEED_RULE
+from tokenwatt_site.prompts import SEED_RULE, Ids, prompts_of
 from tokenwatt_site.run import Run
 from tokenwatt_site.trials import Told
 from tokenwatt_site.trust.difference import expect_equal
@@ -48,6 +48,7 @@ def check_journal(run: Run, journal: Sequence[Entry], workload: Workload) -> Non
         )
     _check_launches(journal)
     _check_overhead(run, journal)
+    _check_prompts(run, journal)
     _check_realisations(run, journal, workload)
     _check_conditions(run, journal)
 
@@ -168,6 +169,24 @@ def _check_overhead(run: Run, journal: Sequence[Entry]) -> None:
             what = "adds tokens to prompts of token ids, which go in as they are"
             field = f"journal line {line.seq}.chat_overhead"
             expect_equal(field, line.data.get("chat_overhead"), 0, what)
+
+
+def _check_prompts(run: Run, journal: Sequence[Entry]) -> None:
+    """Check that every launch tells its prompts, and that they are what the spec asks with."""
+    endpoint, what = run.spec.endpoint, "is not what the spec asks with"
+    for line in journal:
+        if line.event != "launch":
+            continue
+        prompts, field = prompts_of(line), f"journal line {line.seq}.prompts"
+        kind = "ids" if isinstance(prompts, Ids) else "text"
+        expect_equal(f"{field}.kind", kind, endpoint.prompt_kind, what)
+        if isinstance(prompts, Ids):
+            expect_equal(f"{field}.vocabulary", prompts.vocabulary, endpoint.vocabulary, what)
+        elif (prompts.source == "tokenizer file") != (endpoint.tokenizer is not None):
+            named = "a tokenizer file" if endpoint.tokenizer else "no tokenizer file"
+            raise InputError(
+                Problem(what, field=f"{field}.source", found=prompts.source, expected=named)
+            )
 
 
 def _check_realisations(run: Run, journal: Sequence[Entry], workload: Workload) -> None:

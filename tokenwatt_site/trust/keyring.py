@@ -6,8 +6,8 @@ valid, and its key is called unknown.
 
 from __future__ import annotations
 
+import contextlib
 import os
-import secrets
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -27,6 +27,7 @@ from pydantic import Field, ValidationError
 
 from tokenwatt_site.canonical import canonical_bytes, load_json, read_file
 from tokenwatt_site.errors import EnvironmentProblem, InputError, Problem
+from tokenwatt_site.files import put_new
 from tokenwatt_site.schema import Line, Model, validation_problems
 from tokenwatt_site.trust.signature import is_small_order, key_id
 
@@ -174,19 +175,9 @@ def _make(path: Path) -> None:
     pem = Ed25519PrivateKey.generate().private_bytes(
         Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
     )
-    partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as handle:
-            handle.write(pem)
-            handle.flush()
-            os.fsync(handle.fileno())
-        # link, not rename: of two processes that start at once, both end with the first one's key.
-        os.link(partial, path)
-    except FileExistsError:
-        pass
-    finally:
-        partial.unlink()
+    # Of two processes that start at once, both end with the first one's key.
+    with contextlib.suppress(FileExistsError):
+        put_new(path, pem, mode=0o600)
 
 
 def _refuse_open_to_others(path: Path, bits: int, what: str, mode: str) -> None:

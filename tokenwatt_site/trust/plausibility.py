@@ -169,14 +169,13 @@ def _time_faults(r: RequestRecord) -> Iterator[str]:
 
 
 def _token_faults(r: RequestRecord) -> Iterator[str]:
-    told = (r.events, r.prompt_tokens, r.cached_tokens, r.output_tokens, r.first_tokens)
-    if any(count is not None and count < 0 for count in told):
+    counts = (r.events, r.prompt_tokens, r.cached_tokens, r.output_tokens, r.first_tokens)
+    if any(count is not None and count < 0 for count in counts):
         yield "has a negative count"
     # Engines may tell what was cached in every chunk, and of the prompt only at the end.
     known = r.prompt_tokens is not None or r.status is Status.OK
     if known and (r.cached_tokens or 0) > (r.prompt_tokens or 0):
         yield "had more cached prompt tokens than prompt tokens"
-    if None not in (r.output_tokens, r.first_tokens) and (r.first_tokens or 0) > (
-        r.output_tokens or 0
-    ):
+    told = r.output_tokens is not None and r.first_tokens is not None
+    if told and (r.first_tokens or 0) > (r.output_tokens or 0):
         yield "had more tokens in its first event than in all"

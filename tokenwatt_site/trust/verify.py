@@ -13,8 +13,9 @@
  7. The journal: its chain is whole and ends at the signed head; it opens with this configuration,
     this plan and our seed rule; a trial that lacks its end was broken off, and nothing ends that
     did not start; no two repeats are of one engine process, where it tells its start, and each
-    offers its own realisation; a complete run has them all; the client was tested before each; and
-    what the run says of engine, stamps, read-back and that test stands there.
+    offers its own realisation; a complete run has them all; before each the client was tested, and
+    told is what its prompts were drawn from, which is what the spec asks with; and what the run
+    says of engine, stamps, read-back and that test stands there.
  8. Requests: each trial offered the rows that the workload draws, when due, none left out, none
     of a trial that the journal does not name.
  9. Recomputation: `claims.derive` comes to the file's numbers, |a - b| <= 5e-7 max(|a|, |b|).
