@@ -59,11 +59,13 @@ def test_more_memory_or_boards_hold_more() -> None:
     [
         ({"accelerator": "CPU"}, "--accelerator: is no known accelerator; found CPU.*NVIDIA H100"),
         ({"model": "gpt-5"}, "--model: is no known model shape; found gpt-5.*qwen3-8b"),
-        ({"script": "nonsense"}, "no such script; found nonsense.*role-early"),
+        ({"script": "nonsense"}, "--script: no such script; found nonsense.*role-early"),
         ({"model": "llama-3.1-70b"}, r"no room.*131\.4 GiB of weights.*--count"),
         ({"memory_gib": 10}, "--memory: leaves no room"),
         ({"memory_gib": 80, "kv_tokens": 512}, "not both"),
         ({"max_model_len": 131073}, "--max-model-len: is longer than the model takes"),
+        ({"kv_tokens": -1}, "--kv-tokens: is too small; found -1; expected 16 or more"),
+        ({"script": "multi:0"}, "found multi:0.*multi:N from N=1"),
         ({"kv_tokens": 512, "max_model_len": 513}, "--kv-tokens: is too small"),
         ({"token_budget": 255}, "--token-budget: is too small.*at least 256"),
     ],
@@ -82,6 +84,15 @@ def test_c7_a_wrong_option_exits_with_2_and_a_taken_port_with_3() -> None:
         done = runner.invoke(cli.app, ["simulate", "--port", port])
     assert (done.exit_code, done.stdout) == (3, "")
     assert f"port {port}: cannot be listened on" in done.stderr
+
+
+@pytest.mark.parametrize("port", [-1, 65536])
+def test_a_port_that_no_machine_has_is_a_usage_error(port: int) -> None:
+    with (
+        pytest.raises(UsageError, match=f"--port: is no port; found {port}; expected 0 to 65535"),
+        serving(planned(), port=port, log=None),
+    ):
+        pass
 
 
 def test_a_log_that_cannot_be_written_is_said_before_anything_is_served(tmp_path: Path) -> None:
@@ -103,6 +114,17 @@ def test_a_log_on_a_full_disk_ends_the_server_and_is_named() -> None:
 
     with pytest.raises(EnvironmentProblem, match=r"/dev/full: cannot be written \(No space"):
         serve()
+
+
+@pytest.mark.parametrize("log", [None, "truth.jsonl"])
+def test_an_error_of_who_uses_the_server_is_not_told_of_the_log(
+    log: str | None, tmp_path: Path
+) -> None:
+    with (
+        pytest.raises(BrokenPipeError),
+        serving(planned(), port=0, log=tmp_path / log if log else None),
+    ):
+        raise BrokenPipeError(32, "Broken pipe")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
+from tests.simulate.test_engine import engine
 from tokenwatt_site.evidence import RequestRecord, Status
-from tokenwatt_site.measure.client import PlannedRequest, Target, offer
+from tokenwatt_site.measure.client import Offered, PlannedRequest, Target, offer
 from tokenwatt_site.measure.exchange import Exchange
 from tokenwatt_site.measure.stream import StreamParser
 from tokenwatt_site.simulate.script import Script, named
@@ -314,30 +315,36 @@ class Seen(NamedTuple):
     sent: list[tuple[int, int]]
 
 
-def serve(script: str, api: Any, timeout_ms: int = 5_000) -> Seen:
-    """Ask once, for 6 tokens."""
+def serve(script: str, api: Any, timeout_ms: int = 5_000, asked: int = 6) -> Seen:
+    """Ask once, for 6 tokens where nothing else is said."""
     body = {
         "model": "simulated",
         "prompt": [1, 2, 3],
         "messages": [{"role": "user", "content": "one two three"}],
-        "max_tokens": 6,
+        "max_tokens": asked,
         "stream": True,
         "stream_options": {"include_usage": True, "continuous_usage_stats": True},
         "timings_per_token": True,
         "ignore_eos": True,
     }
-    plan = [PlannedRequest(0, 0, json.dumps(body).encode(), 3, 6)]
+    plan = [PlannedRequest(0, 0, json.dumps(body).encode(), 3, asked)]
     with SimulatedServer(named(script, Script(ttft_ms=3, interval_ms=1))) as server:
-        offered = offer(
-            plan,
-            Target.from_url(server.url, api),
-            repeat=1,
-            trial=1,
-            request_timeout_ns=timeout_ms * MS,
-            watch=lambda *_: False,
-        )
+        offered = offered_to(server, plan, api, timeout_ms)
         sent = [(at.monotonic_ns - offered.epoch_ns, tokens) for at, tokens in server.log[0].sent]
     return Seen(offered.records[0], offered.errors, sent)
+
+
+def offered_to(
+    server: SimulatedServer, plan: Sequence[PlannedRequest], api: Any, timeout_ms: int = 5_000
+) -> Offered:
+    return offer(
+        plan,
+        Target.from_url(server.url, api),
+        repeat=1,
+        trial=1,
+        request_timeout_ns=timeout_ms * MS,
+        watch=lambda *_: False,
+    )
 
 
 def assert_read_as_sent(seen: Seen) -> None:
@@ -359,6 +366,11 @@ def assert_read_as_sent(seen: Seen) -> None:
         ("sglang", 1),
         ("sglang,multi:4,first:1", 1),
         ("llama.cpp", 2),
+        ("llama.cpp,fragment:3", 2),
+        ("llama.cpp,markers:3", 1),
+        ("vllm,markers:4", 1),
+        ("vllm,bursts:4", 4),
+        ("usage-every-chunk,held-text", 2),
         ("tgi", 1),
         ("tensorrt-llm", 1),
         ("transformers", 1),
@@ -373,6 +385,57 @@ def test_a_served_dialect_is_read_as_it_was_sent(api: str, script: str, n_first:
     seen = serve(script, api)
     assert_read_as_sent(seen)
     assert seen.sent[0][1] == n_first
+
+
+BURSTS = [4, 2]
+"""What `bursts:4` makes of the 6 tokens of request 0."""
+
+
+@pytest.mark.parametrize("api", ["completions", "chat"])
+@pytest.mark.parametrize(
+    ("script", "asked", "sent", "read"),
+    [
+        # Nothing tells the count of an event: that of the first is taken as 1.
+        ("bursts:4", 6, BURSTS, (1, 2)),
+        ("held-text", 6, [2, 1, 3], (1, 3)),
+        # Each token is an event, though several come in one read.
+        ("bursts:4,together", 6, [1] * 6, (1, 6)),
+        ("vllm,bursts:4,together", 6, [1] * 6, (1, 6)),
+        # The end cuts a character: its tokens have no text, and are told by the counts or not.
+        ("llama.cpp", 5, [2, 1, 2], (2, 3)),
+        ("held-text", 5, [2, 1, 2], (1, 2)),
+        # The first character alone, never whole: that it was made is known from usage.
+        ("llama.cpp", 1, [1], (1, 1)),
+    ],
+)
+def test_a4_served_bursts_and_held_text_are_read_as_far_as_the_engine_tells(
+    api: str, script: str, asked: int, sent: list[int], read: tuple[int, int]
+) -> None:
+    seen = serve(script, api, asked=asked)
+    record = seen.record
+    assert [tokens for _, tokens in seen.sent] == sent
+    assert (record.status, record.output_tokens, seen.errors) == (OK, asked, ())
+    assert (record.first_tokens, record.events) == read
+    assert (record.first_ns or 0) >= seen.sent[0][0] - 1000
+
+
+def test_a_served_template_is_counted_in_the_prompt_and_found_in_the_cache() -> None:
+    messages = [[{"role": "user", "content": f"{n} b c"}] for n in range(3)]
+    bodies = [
+        {"model": "simulated", "messages": m, "max_tokens": 2, "stream": True}
+        | {"stream_options": {"include_usage": True}}
+        for m in messages
+    ]
+    plan = [
+        PlannedRequest(n, n * 20 * MS, json.dumps(body).encode(), 43, 2)
+        for n, body in enumerate(bodies)
+    ]
+    with SimulatedServer(named("template:40"), engine()) as server:
+        records = offered_to(server, plan, "chat").records
+    assert [record.status for record in records] == [OK] * 3
+    assert [record.prompt_tokens for record in records] == [43] * 3
+    # Whole blocks of 16 tokens.
+    assert [record.cached_tokens for record in records] == [0, 32, 32]
 
 
 @pytest.mark.parametrize(

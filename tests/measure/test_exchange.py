@@ -62,6 +62,12 @@ def test_a_snapshot_is_what_was_parsed_so_far_and_undecided() -> None:
     assert one.record is None
 
 
+def test_what_was_sent_after_all_was_read_is_known_until_it_was_sent() -> None:
+    one = exchange()
+    one.sent_ns = 40 * MS
+    assert one.snapshot(1, 1, known_ns=30 * MS).end_ns == 40 * MS
+
+
 def test_a_connection_that_breaks_after_the_end_mark_takes_nothing_away() -> None:
     one = exchange()
     take(one, 20 * MS, HEAD + chunk(PIECE, USAGE, "[DONE]"))
@@ -86,10 +92,15 @@ def test_a_plain_answer_with_status_200_is_a_stream_error() -> None:
     assert (message, record.status) == ("no stream here", Status.STREAM_ERROR)
 
 
-def test_the_end_is_never_before_the_last_token_or_the_schedule() -> None:
+def test_the_end_is_never_before_the_schedule_the_send_or_the_last_token() -> None:
     one = exchange()
     one.fate, one.end_ns = Status.DISCONNECTED, 5 * MS
-    assert concluded(one).end_ns == 10 * MS
+    assert concluded(one).end_ns == 11 * MS
+    take(one, 20 * MS, HEAD + chunk(PIECE))
+    assert concluded(one).end_ns == 20 * MS
+    unsent = exchange()
+    unsent.sent_ns, unsent.fate, unsent.end_ns = None, Status.DISCONNECTED, 5 * MS
+    assert concluded(unsent).end_ns == 10 * MS
 
 
 def answered(status: int, headers: str, body: bytes) -> tuple[Status, str]:

@@ -84,7 +84,7 @@ def test_usage_is_in_every_chunk_where_that_is_asked_and_honoured(name: str) -> 
 
 def test_llama_cpp_tells_the_count_in_its_timings_when_asked() -> None:
     made = chunks(run(named("llama.cpp"), replace(ASKED, timings_per_token=True)))
-    assert [c["timings"]["predicted_n"] for c in made] == [2, 4, 4]
+    assert [c["timings"]["predicted_n"] for c in made] == [2, 3, 4]
     assert all("timings" not in c for c in chunks(run(named("llama.cpp"))))
 
 
@@ -147,6 +147,65 @@ def test_the_first_event_may_differ_in_size_from_the_others() -> None:
     assert [piece.tokens for piece in run(named("multi:2,first:1"))] == [1, 2, 1]
 
 
+def said(made: list[Piece]) -> list[str]:
+    return [c["choices"][0]["text"] for c in chunks(made) if c["choices"]]
+
+
+@given(st.integers(1, 60), st.integers(1, 6), st.integers(0, 50))
+def test_bursts_vary_within_their_bound_and_are_the_same_each_time(
+    asked: int, most: int, number: int
+) -> None:
+    def sizes() -> list[int]:
+        request = replace(ASKED, output_tokens=asked)
+        answer = Answer(named(f"bursts:{most}"), request, number)
+        return [piece.tokens for _, piece in steps(named(f"bursts:{most}"), answer)]
+
+    assert sizes() == sizes()
+    assert sum(sizes()) == asked
+    assert set(sizes()) <= set(range(1, most + 1))
+    assert most == 1 or asked < 60 or len(set(sizes())) > 1
+
+
+def test_tokens_of_a_burst_may_be_an_event_each_written_together() -> None:
+    made = run(named("multi:3,together"))
+    assert [piece.events for piece in made] == [(1, 1, 1), (1,)]
+    assert said(made) == [" token"] * 4
+    assert chunks(made)[3]["choices"][0]["finish_reason"] == "length"
+
+
+def test_text_waits_until_its_characters_are_whole() -> None:
+    made = run(named("held-text"), replace(ASKED, output_tokens=9))
+    assert [piece.tokens for piece in made] == [2, 1, 3, 2, 1]
+    assert said(made) == ["\U0001f600", " token", "\u3042", "\U0001f600", " token"]
+    assert "\U0001f600".encode() in made[0].data  # as UTF-8, not escaped
+
+
+def test_a_character_that_the_end_cuts_is_never_said() -> None:
+    made = run(named("llama.cpp"), replace(ASKED, output_tokens=5, timings_per_token=True))
+    assert [piece.tokens for piece in made] == [2, 1, 2]
+    assert said(made) == ["\U0001f600", " token", ""]
+    assert [c["timings"]["predicted_n"] for c in chunks(made)] == [2, 3, 5]
+    assert said(run(named("held-text"), replace(ASKED, output_tokens=1))) == [""]
+
+
+@given(st.integers(1, 30), st.integers(1, 5), st.sampled_from(["multi", "bursts"]))
+def test_held_text_together_is_cut_at_whole_characters(asked: int, at_once: int, how: str) -> None:
+    request = replace(ASKED, output_tokens=asked)
+    once = run(named(f"held-text,{how}:{at_once}"), request)
+    apart = run(named(f"held-text,together,{how}:{at_once}"), request)
+    one_by_one = run(named("held-text"), request)
+    assert [piece.tokens for piece in apart] == [piece.tokens for piece in once]
+    assert [n for piece in apart for n in piece.events] == [piece.tokens for piece in one_by_one]
+    assert "".join(said(apart)) == "".join(said(once)) == "".join(said(one_by_one))
+
+
+def test_reasoning_between_markers_is_text_like_any_other() -> None:
+    made = run(named("markers:3"))
+    assert said(made) == ["<think>", " token", "</think>", " token"]
+    held = run(named("markers:2,held-text"), replace(ASKED, output_tokens=5))
+    assert said(held) == ["<think>", "</think>", "\U0001f600", " token"]
+
+
 def test_a_chunk_without_choices_may_come_before_everything() -> None:
     after_ns, first = timeline(named("empty-first"))[0]
     assert (after_ns, first.tokens, chunks([first])[0]["choices"]) == (0, 0, [])
@@ -176,7 +235,19 @@ def test_a_fault_comes_after_as_many_tokens_as_it_says(name: str, then: str, tok
 
 
 @given(
-    st.sampled_from(["", "multi:3", "first:2,multi:4", "think:3", "short:5", "drop:2", "error:1"]),
+    st.sampled_from(
+        [
+            "",
+            "multi:3",
+            "first:2,multi:4",
+            "think:3",
+            "short:5",
+            "drop:2",
+            "error:1",
+            "bursts:3",
+            "llama.cpp",
+        ]
+    ),
     st.integers(1, 12),
 )
 def test_an_answer_taken_token_by_token_has_the_pieces_of_its_timeline(

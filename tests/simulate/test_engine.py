@@ -82,17 +82,19 @@ def test_limits_hold_in_every_step_and_every_request_gets_exactly_its_tokens(
     limits, requests = load
     running = Engine(PRICES, limits)
     usages: list[float] = []
+    batches: list[int] = []
     steps: list[Step] = []
 
     def watch(step: Step) -> None:
         steps.append(step)
         usages.append(running.kv_usage)
+        batches.append(running.running)
 
     timelines = play(running, requests, watch)
     assert max(usages) <= 1
-    assert max(step.batch for step in steps) <= limits.max_batch
+    assert max(batches) <= limits.max_batch
     assert max(step.tokens for step in steps) <= limits.token_budget
-    assert all(step.tokens >= step.batch >= 1 for step in steps)
+    assert all(step.tokens >= batch >= 1 for step, batch in zip(steps, batches, strict=True))
     assert (running.running, running.waiting, running.kv_usage) == (0, 0, 0)
     for asked in requests:
         timeline = timelines[asked.number]
@@ -271,10 +273,13 @@ def test_the_queue_drains_below_capacity_and_grows_above(share: float, drains: b
 
 def test_littles_law_holds_for_what_is_in_the_batch() -> None:
     asked, _ = poisson(0.6, 1500)
-    steps: list[Step] = []
-    timelines = play(engine(), asked, steps.append)
+    running = engine()
+    areas_ns: list[int] = []
+    timelines = play(
+        running, asked, lambda s: areas_ns.append(running.running * (s.end_ns - s.start_ns))
+    )
     # What steps see of the batch, and what requests see of their time in it, are the same sum.
-    in_batch = sum(step.batch * (step.end_ns - step.start_ns) for step in steps)
+    in_batch = sum(areas_ns)
     in_engine = sum(t.tokens_ns[-1] - t.admitted_ns for t in timelines.values())
     assert in_batch == in_engine
 

@@ -6,7 +6,21 @@ from tokenwatt_site.errors import UsageError
 from tokenwatt_site.simulate.script import named
 
 
-@pytest.mark.parametrize("names", ["nonsense", "multi", "multi:x", "multi:", "hang:-"])
+@pytest.mark.parametrize(
+    "names",
+    [
+        "nonsense",
+        "multi",
+        "multi:x",
+        "multi:",
+        "hang:-",
+        "multi:0",
+        "bursts:0",
+        "markers:1",
+        "template:-1",
+        "http:99",
+    ],
+)
 def test_an_unknown_script_is_told_with_the_known_ones(names: str) -> None:
     with pytest.raises(UsageError, match="role-early"):
         named(names)

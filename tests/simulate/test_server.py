@@ -246,6 +246,13 @@ def test_a_prompt_is_tokenised_as_it_is_counted(request_: dict[str, Any], tokens
     assert b'"usage":{"prompt_tokens":%d,' % tokens in body
 
 
+def test_the_tokens_of_a_template_are_told_too() -> None:
+    asked = {"model": "simulated", "messages": [{"role": "user", "content": "one two"}]}
+    with SimulatedServer(named("template:7"), engine()) as server:
+        assert json.loads(ask(server, "POST", "/tokenize", asked)[1])["count"] == 9
+        assert json.loads(ask(server, "POST", "/tokenize", {"prompt": "one two"})[1])["count"] == 2
+
+
 def test_what_cannot_be_tokenised_is_refused() -> None:
     with SimulatedServer(engine=engine()) as server:
         assert ask(server, "POST", "/tokenize", {"prompt": ""})[0] == 400

@@ -42,8 +42,20 @@ def test_other_bytes_are_no_request_or_wait_for_more(data: bytes) -> None:
 
 
 def test_a_request_without_end_is_refused_when_it_is_too_large() -> None:
-    with pytest.raises(ValueError, match="no request"):
+    with pytest.raises(ValueError, match="too large"):
         take_request(bytearray(MAX_REQUEST_BYTES + 1))
+
+
+@pytest.mark.parametrize("data", [b"\x16\x03\x01", b"PUT /", b"GEX", b"\r\n"])
+def test_what_begins_like_no_request_is_not_waited_for(data: bytes) -> None:
+    with pytest.raises(ValueError, match="no request"):
+        take_request(bytearray(data))
+
+
+@pytest.mark.parametrize("length", [b"-5", b"", b"1e3", b"9999999999999"])
+def test_a_length_that_is_none_is_refused_and_not_taken_for_0(length: bytes) -> None:
+    with pytest.raises(ValueError, match="no length"):
+        take_request(bytearray(b"POST /a HTTP/1.1\r\nContent-Length: %s\r\n\r\n{}" % length))
 
 
 def test_heads_say_length_kind_and_whether_the_connection_stays() -> None:

@@ -96,6 +96,15 @@ def plan(asked: Asked) -> Simulation:
                     remedy="Take more boards (--count) or a smaller --model.",
                 )
             )
+    elif kv_tokens < BLOCK_TOKENS:
+        raise UsageError(
+            Problem(
+                "is too small",
+                field="--kv-tokens",
+                found=str(kv_tokens),
+                expected=f"{BLOCK_TOKENS} or more, which is one block",
+            )
+        )
     limit = asked.max_model_len
     if limit is None:
         limit = min(model.max_context, kv_tokens // BLOCK_TOKENS * BLOCK_TOKENS)
@@ -122,8 +131,13 @@ def serving(
     """Serve in a thread until left; `log` gets a line for each request that ended.
 
     Raises:
+        UsageError: there is no such port.
         EnvironmentProblem: the port is taken, or the log cannot be written.
     """
+    if not 0 <= port < 1 << 16:
+        raise UsageError(
+            Problem("is no port", field="--port", found=str(port), expected="0 to 65535")
+        )
     tally = Tally()
     with ExitStack() as stack:
         try:
@@ -139,6 +153,8 @@ def serving(
         try:
             yield server, tally
         except OSError as error:
+            if error is not server.failure:
+                raise  # of who uses the server
             raise _cannot("be written", str(log), error) from error
 
 

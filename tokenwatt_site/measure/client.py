@@ -206,7 +206,7 @@ class _Trial:
             self._expire(now)
             if self._next_ns == _NEVER_NS and self._active == 0:
                 return False
-            if watcher.stops(now, self._next_ns):
+            if watcher.stops(self._now(), self._next_ns):
                 return True
             idle = not self._poll()
             # What waits in the sockets comes first; what waits for long gets a little of each pass.

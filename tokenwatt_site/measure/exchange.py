@@ -135,7 +135,8 @@ class Exchange:
             sent_ns=self.sent_ns,
             first_ns=summary.first_ns,
             last_ns=summary.last_ns,
-            end_ns=max(end_ns, planned.due_ns, summary.last_ns or 0),
+            # Nothing is answered before it was sent, so that much is known in any case.
+            end_ns=max(end_ns, planned.due_ns, self.sent_ns or 0, summary.last_ns or 0),
             prompt_asked=planned.prompt_asked,
             prompt_tokens=summary.prompt_tokens,
             cached_tokens=summary.cached_tokens,

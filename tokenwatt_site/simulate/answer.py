@@ -5,13 +5,16 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal, TypeAlias
 
 from tokenwatt_site.simulate.asked import Asked
 from tokenwatt_site.simulate.dialect import Writer
 from tokenwatt_site.simulate.script import Script
+from tokenwatt_site.simulate.text import is_whole
 
 _MS = 1_000_000
 
@@ -22,13 +25,18 @@ Then: TypeAlias = Literal["next", "end", "drop", "reset", "hang"]
 class Piece:
     """Something to send.
 
-    `tokens` of the text in `data` are output tokens. `then` says what follows: the next piece, the
-    end of the response, an abrupt close of the connection or its reset, or nothing ever.
+    `events` has the output tokens of each event in `data` that has any. `then` says what follows:
+    the next piece, the end of the response, an abrupt close of the connection or its reset, or
+    nothing ever.
     """
 
     data: bytes
-    tokens: int
+    events: tuple[int, ...] = ()
     then: Then = "next"
+
+    @property
+    def tokens(self) -> int:
+        return sum(self.events)
 
 
 class Answer:
@@ -54,6 +62,8 @@ class Answer:
         self.sent = 0
         self._made = 0
         self._write = Writer(script, asked, number)
+        self._bursts = random.Random(number)  # noqa: S311 - no secret
+        self._next = self._tokens()
         faults: tuple[tuple[int | None, Then], ...] = (
             (script.hang_after, "hang"),
             (script.drop_after, "drop"),
@@ -67,46 +77,61 @@ class Answer:
         return before + self._write.role() if self._script.role == "early" else before
 
     def token(self, cached_tokens: int) -> Piece | None:
-        """Take one token that an engine made; return the event that is whole with it.
+        """Take one token that an engine made; return what can be sent with it.
 
         `cached_tokens` of the prompt came from the engine's cache; usage says so.
         """
         self._write.found_cached(cached_tokens)
         self._made += 1
-        return self.event() if self._made == self.sent + self._tokens() else None
+        return self.event() if self._made == self.sent + self._next else None
 
     def event(self) -> Piece:
-        """Return the next event with all its tokens, or what goes wrong in its place."""
+        """Return what is sent next with all its tokens, or what goes wrong in its place."""
         script, write = self._script, self._write
         for limit, then in self._faults:
             if self.sent >= limit:
-                return Piece(b"", 0, then)
+                return Piece(b"", (), then)
         data = write.role() if self.sent == 0 and script.role == "with first" else b""
         if script.error_after is not None and self.sent >= script.error_after:
-            return Piece(write.error() + write.end(), 0, "end")
-        tokens = self._tokens()
-        self.sent += tokens
-        last = self.sent == self.total
-        data += write.tokens(tokens, self.sent, self.finish if last else None)
-        if last:
-            data += write.usage(self.sent) + write.end()
-        return Piece(data, tokens, "end" if last else "next")
+            return Piece(write.error() + write.end(), (), "end")
+        events = self._events(self.sent + self._next)
+        for tokens in events:
+            self.sent += tokens
+            finish = self.finish if self.sent == self.total else None
+            data += write.tokens(tokens, self.sent, finish)
+        if self.sent == self.total:
+            return Piece(data + write.usage(self.sent) + write.end(), events, "end")
+        self._next = self._tokens()
+        return Piece(data, events)
+
+    def _events(self, end: int) -> tuple[int, ...]:
+        """Return the tokens of each event that carries those from `sent` on to before `end`."""
+        if not self._script.together:
+            return (end - self.sent,)
+        inner = [n for n in range(self.sent + 1, end) if is_whole(self._script, n)]
+        return tuple(after - before for before, after in pairwise([self.sent, *inner, end]))
 
     def _tokens(self) -> int:
-        """Return how many tokens the next event has."""
+        """Return how many tokens are sent next, in one event or together."""
         script = self._script
         tokens = script.tokens_per_event
+        if script.burst_tokens is not None:
+            tokens = self._bursts.randint(1, script.burst_tokens)
         if self.sent == 0 and script.first_event_tokens is not None:
             tokens = script.first_event_tokens
+        limit = self.total
         if self.sent < script.reasoning_tokens:
-            tokens = min(tokens, script.reasoning_tokens - self.sent)  # an event is of one kind
-        return min(tokens, self.total - self.sent)
+            limit = min(limit, script.reasoning_tokens)  # an event is of one kind
+        end = min(self.sent + tokens, limit)
+        while end < limit and not is_whole(script, end):
+            end += 1
+        return end - self.sent
 
 
 def steps(script: Script, answer: Answer) -> Iterator[tuple[int, Piece]]:
     """Yield the pieces of an answer, each with its ns after the receipt of the request."""
     if opening := answer.opening():
-        yield 0, Piece(opening, 0)
+        yield 0, Piece(opening)
     while True:
         after_ns = round(script.ttft_ms * _MS) + round(script.interval_ms * _MS) * answer.sent
         piece = answer.event()

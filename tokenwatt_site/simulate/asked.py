@@ -51,8 +51,10 @@ def parse_object(body: bytes) -> dict[str, Any]:
     return request
 
 
-def prompt_of(api: Api, request: dict[str, Any]) -> tuple[int, ...]:
+def prompt_of(api: Api, request: dict[str, Any], template_tokens: int) -> tuple[int, ...]:
     """Return the tokens of `messages` or of `prompt`, as the API has it.
+
+    A chat template puts its tokens, no word's and always the same, before the messages.
 
     Raises:
         ValueError: with the message that the answer 400 carries.
@@ -62,7 +64,8 @@ def prompt_of(api: Api, request: dict[str, Any]) -> tuple[int, ...]:
     messages = request.get("messages")
     if not isinstance(messages, list) or not messages:
         raise ValueError("messages is missing")
-    return tokenise(" ".join(str(m.get("content")) for m in messages if isinstance(m, dict)))
+    text = " ".join(str(m.get("content")) for m in messages if isinstance(m, dict))
+    return (*range(WORD_IDS, WORD_IDS + template_tokens), *tokenise(text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +86,8 @@ class Asked:
         return len(self.prompt)
 
     @classmethod
-    def parse(cls, api: Api, body: bytes) -> Asked:
-        """Read a request body.
+    def parse(cls, api: Api, body: bytes, template_tokens: int) -> Asked:
+        """Read a request body; a chat's prompt begins with so many tokens of a template.
 
         Raises:
             ValueError: with the message that the answer 400 carries.
@@ -92,7 +95,8 @@ class Asked:
         request = parse_object(body)
         if request.get("stream") is not True:
             raise ValueError("only stream: true is answered")
-        asked = request.get("max_completion_tokens", request.get("max_tokens", DEFAULT_TOKENS))
+        given = (request.get(name) for name in ("max_completion_tokens", "max_tokens"))
+        asked = next((value for value in given if value is not None), DEFAULT_TOKENS)
         if type(asked) is not int or asked < 1:
             raise ValueError("max_tokens is no positive whole number")
         options = request.get("stream_options")
@@ -100,7 +104,7 @@ class Asked:
         return cls(
             api=api,
             model=str(request.get("model", "")),
-            prompt=prompt_of(api, request),
+            prompt=prompt_of(api, request, template_tokens),
             output_tokens=asked,
             include_usage=options.get("include_usage") is True,
             ignore_eos=request.get("ignore_eos") is True,

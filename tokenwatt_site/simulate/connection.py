@@ -80,7 +80,7 @@ class ServerConnection(asyncio.Protocol):
         served = self._desk.receive(api, body, received)
         script = self._script = self._desk.script_of(served.number)
         try:
-            asked = Asked.parse(api, body)
+            asked = Asked.parse(api, body, script.template_tokens)
         except ValueError as error:
             self._refuse(served, refusal(400, str(error)))
             return
@@ -100,7 +100,7 @@ class ServerConnection(asyncio.Protocol):
             self._timeline = steps(script, answer)
             self._schedule(served)
         elif opening := answer.opening():
-            self._send(served, Piece(opening, 0))
+            self._send(served, Piece(opening))
 
     def _refuse(self, served: Served, answer: Plain) -> None:
         self._desk.end(served, "refused")
@@ -132,8 +132,9 @@ class ServerConnection(asyncio.Protocol):
     def _send(self, served: Served, piece: Piece) -> None:
         if piece.data:
             chunk = b"%x\r\n%s\r\n" % (len(piece.data), piece.data)
-            if piece.tokens:
-                served.sent.append((Moment.now(), piece.tokens))
+            if piece.events:
+                now = Moment.now()
+                served.sent += [(now, tokens) for tokens in piece.events]
             self._write(chunk + b"0\r\n\r\n" if piece.then == "end" else chunk)
         if piece.then == "hang":
             self._answer = None  # what an engine still makes goes nowhere

@@ -94,7 +94,8 @@ class Desk:
         """Answer as vLLM does; `max_model_len` is null where a script holds any length."""
         try:
             request = parse_object(body)
-            tokens = prompt_of("chat" if "messages" in request else "completions", request)
+            api: Api = "chat" if "messages" in request else "completions"
+            tokens = prompt_of(api, request, self.script_of(0).template_tokens)
         except ValueError as error:
             return refusal(400, str(error))
         told = {"count": len(tokens), "max_model_len": self._max_model_len}

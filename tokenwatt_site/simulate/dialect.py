@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 from tokenwatt_site.simulate.asked import Asked
 from tokenwatt_site.simulate.script import Carrier, Script
+from tokenwatt_site.simulate.text import text
 
 _Object: TypeAlias = dict[str, Any]
 
@@ -24,7 +25,7 @@ class Writer:
             "model": script.model,
         }
         self._cached_tokens = script.cached_tokens
-        self._plain: dict[tuple[Carrier, int], bytes] = {}
+        self._plain: dict[tuple[Carrier, str], bytes] = {}
 
     def found_cached(self, tokens: int) -> None:
         """Report so many cached prompt tokens, where the script does not say how many."""
@@ -43,9 +44,10 @@ class Writer:
         carrier = self._script.carrier
         if sent <= self._script.reasoning_tokens:
             carrier = "reasoning_content"
-        delta = _delta(carrier, " token" * count)
+        said = text(self._script, sent - count, sent)
+        delta = _delta(carrier, said)
         if finish is None:
-            counts, kind = self._counts(sent), (carrier, count)
+            counts, kind = self._counts(sent), (carrier, said)
             if counts:
                 return self._chunk([self._choice(delta, None)], **counts)
             if kind not in self._plain:  # most chunks of a long answer are the same
@@ -53,8 +55,8 @@ class Writer:
             return self._plain[kind]
         if self._script.finish == "with text":
             return self._last(delta, finish, sent)
-        text = self._chunk([self._choice(delta, None)], **self._counts(sent))
-        return text + self._last({}, finish, sent)
+        before = self._chunk([self._choice(delta, None)], **self._counts(sent)) if said else b""
+        return before + self._last({}, finish, sent)
 
     def usage(self, sent: int) -> bytes:
         if self._script.usage in ("never", "last chunk") or not self._asked.include_usage:
@@ -113,9 +115,11 @@ class Writer:
         elif script.data_lines:
             parts = json.dumps(value, indent=0).splitlines()
         else:
-            parts = [json.dumps(value, separators=(",", ":"))]
+            # As UTF-8, which reads may cut anywhere.
+            parts = [json.dumps(value, separators=(",", ":"), ensure_ascii=False)]
         comment = f": waiting{line}{line}" if script.comments else ""
-        return (comment + line.join(script.data_line % part for part in parts) + line * 2).encode()
+        written = comment + line.join(script.data_line % part for part in parts) + line * 2
+        return written.encode("utf-8", "replace")
 
 
 def _delta(carrier: Carrier, text: str) -> _Object:

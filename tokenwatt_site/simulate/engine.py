@@ -115,17 +115,11 @@ class Generation:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step: when, and how many tokens for how many sequences it computes.
-
-    `preempted` counts those that were put back; `admitted` are those it works on for the first
-    time.
-    """
+    """One step: when, how many tokens it computes, and what it works on for the first time."""
 
     start_ns: int
     end_ns: int
     tokens: int
-    batch: int
-    preempted: int
     admitted: tuple[Generation, ...]
 
 
@@ -196,8 +190,8 @@ class Engine:
     def begin(self, now_ns: int) -> Step:
         """Begin the step that `next_start_ns` told of; it ends at its `end_ns`, with `end`."""
         self._work = []
-        preempted, budget = self._go_on()
-        admitted = () if preempted else self._admit(now_ns, budget)
+        budget = self._go_on()
+        admitted = () if budget is None else self._admit(now_ns, budget)
         computed = read = pairs = 0
         for generation, tokens in self._work:
             before = generation._computed
@@ -205,7 +199,7 @@ class Engine:
             read += before + tokens
             pairs += tokens * before + tokens * (tokens + 1) // 2
         self._end_ns = now_ns + self.roofline.step_ns(computed, read, pairs)
-        return Step(now_ns, self._end_ns, computed, len(self._work), preempted, admitted)
+        return Step(now_ns, self._end_ns, computed, admitted)
 
     def end(self) -> list[Generation]:
         """End the step; return those that got a token, in the order of admission."""
@@ -226,25 +220,25 @@ class Engine:
         self._work = []
         return made
 
-    def _go_on(self) -> tuple[int, int]:
-        """Plan the running sequences; return how many had to be put back, and the budget left.
+    def _go_on(self) -> int | None:
+        """Plan the running sequences; return the budget left, None where one had to be put back.
 
         There is a token of the budget for each: only the newest can have more than one to compute.
         """
-        budget, preempted, index = self.limits.token_budget, 0, 0
+        budget, index, all_fit = self.limits.token_budget, 0, True
         while index < len(self._running):
             generation = self._running[index]
             tokens = min(generation.length - generation._computed, budget)
             while not self._grow(generation, tokens):
                 newest = self._running.pop()
                 self._put_back(newest)
-                preempted += 1
+                all_fit = False
                 if newest is generation:
-                    return preempted, budget
+                    return None
             self._work.append((generation, tokens))
             budget -= tokens
             index += 1
-        return preempted, budget
+        return budget if all_fit else None
 
     def _admit(self, now_ns: int, budget: int) -> tuple[Generation, ...]:
         first = []

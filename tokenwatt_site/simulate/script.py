@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
@@ -13,6 +14,8 @@ Usage: TypeAlias = Literal["own chunk", "last chunk", "two chunks", "every chunk
 Carrier: TypeAlias = Literal[
     "content", "reasoning", "reasoning_content", "reasoning_details", "tool call", "silent"
 ]
+
+_WHOLE = re.compile("-?[0-9]{1,9}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +35,20 @@ class Script:
         continuous_usage: honour `continuous_usage_stats`: usage in every chunk besides.
         timings: honour `timings_per_token`: the count in every chunk, as llama.cpp tells it.
         tokens_per_event: K.
+        burst_tokens: each event has 1 to so many tokens, drawn, in place of K: what a step of
+            speculative decoding may make.
+        together: an event for each token; those of one time are written together.
+        held_text: some characters are several tokens; one that completes none gives no event.
         first_event_tokens: tokens of the first event, where it differs from K.
         carrier: what carries the text; `silent` counts tokens in usage without text.
         reasoning_tokens: so many tokens at the start come as `reasoning_content`.
+        marked_tokens: so many at the start are reasoning in the text itself, between markers.
         counts_reasoning: `completion_tokens` has them in it.
         newline: the end of a line in the event stream.
         data_line: how the JSON is put into its line.
         data_lines: write the JSON over several lines of data.
         fragment_bytes: cut what is sent into pieces of this size.
+        template_tokens: of the chat template, at the beginning of each chat's prompt.
         cached_tokens: reported as found in a prompt cache.
         short: never more output tokens than this, whatever was asked.
         end_of_sequence: the model's own end, which `ignore_eos` overrides where it is honoured.
@@ -66,14 +75,19 @@ class Script:
     continuous_usage: bool = False
     timings: bool = False
     tokens_per_event: int = 1
+    burst_tokens: int | None = None
+    together: bool = False
+    held_text: bool = False
     first_event_tokens: int | None = None
     carrier: Carrier = "content"
     reasoning_tokens: int = 0
+    marked_tokens: int = 0
     counts_reasoning: bool = True
     newline: Literal["\n", "\r\n", "\r"] = "\n"
     data_line: Literal["data: %s", "data:%s", "data: %s "] = "data: %s"
     data_lines: bool = False
     fragment_bytes: int | None = None
+    template_tokens: int = 0
     cached_tokens: int | None = None
     short: int | None = None
     end_of_sequence: int | None = None
@@ -95,8 +109,7 @@ _NAMED: dict[str, _Object] = {
     # Engines: what is particular in how they write a stream.
     "vllm": {"continuous_usage": True},
     "sglang": {"continuous_usage": True, **_OWN_FINISH},
-    # Two tokens an event: text is held back while a character is not whole.
-    "llama.cpp": {"timings": True, "usage": "last chunk", "tokens_per_event": 2, **_OWN_FINISH},
+    "llama.cpp": {"timings": True, "usage": "last chunk", "held_text": True, **_OWN_FINISH},
     "tgi": {"data_line": "data:%s", "blank_finish": True},
     "tensorrt-llm": {"continuous_usage": True, "data_line": "data: %s "},
     "transformers": {"end_mark": False, "usage": "last chunk", **_OWN_FINISH},
@@ -114,6 +127,8 @@ _NAMED: dict[str, _Object] = {
     "reasoning-not-counted": {"counts_reasoning": False},
     "tool-calls": {"carrier": "tool call"},
     "silent": {"carrier": "silent", "usage": "every chunk"},
+    "together": {"together": True},
+    "held-text": {"held_text": True},
     "crlf": {"newline": "\r\n"},
     "cr": {"newline": "\r"},
     "data-lines": {"data_lines": True},
@@ -124,19 +139,22 @@ _NAMED: dict[str, _Object] = {
     "accepts-any-model": {"refuse_unknown": False},
     "error-body": {"error_body": True},
 }
-_NUMBERED = {
-    "multi": "tokens_per_event",
-    "first": "first_event_tokens",
-    "think": "reasoning_tokens",
-    "fragment": "fragment_bytes",
-    "cached": "cached_tokens",
-    "short": "short",
-    "http": "http_status",
-    "retry-after": "retry_after_s",
-    "error": "error_after",
-    "drop": "drop_after",
-    "reset": "reset_after",
-    "hang": "hang_after",
+_NUMBERED = {  # and the least number that has a meaning
+    "multi": ("tokens_per_event", 1),
+    "first": ("first_event_tokens", 1),
+    "bursts": ("burst_tokens", 1),
+    "think": ("reasoning_tokens", 0),
+    "markers": ("marked_tokens", 2),
+    "template": ("template_tokens", 0),
+    "fragment": ("fragment_bytes", 1),
+    "cached": ("cached_tokens", 0),
+    "short": ("short", 1),
+    "http": ("http_status", 200),
+    "retry-after": ("retry_after_s", 0),
+    "error": ("error_after", 0),
+    "drop": ("drop_after", 0),
+    "reset": ("reset_after", 0),
+    "hang": ("hang_after", -1),
 }
 
 
@@ -144,17 +162,21 @@ def named(names: str, base: Script | None = None) -> Script:
     """Return the script that comma-separated names ask for, such as `role-early,multi:4`.
 
     Raises:
-        UsageError: no such name, or its number is missing.
+        UsageError: no such name, or its number is missing or too small.
     """
     script = base or Script()
     for name in filter(None, names.split(",")):
         key, _, number = name.partition(":")
         if name in _NAMED:
             script = replace(script, **_NAMED[name])
-        elif key in _NUMBERED and number.removeprefix("-").isdecimal():
-            numbered: _Object = {_NUMBERED[key]: int(number)}
-            script = replace(script, **numbered)
-        else:
-            known = ", ".join([*_NAMED, *(f"{key}:N" for key in _NUMBERED)])
-            raise UsageError(Problem("no such script", found=name, expected=known))
+            continue
+        field, least = _NUMBERED.get(key, ("", 0))
+        if not field or not _WHOLE.fullmatch(number) or int(number) < least:
+            numbered = (f"{key}:N from N={least}" for key, (_, least) in _NUMBERED.items())
+            known = ", ".join([*_NAMED, *numbered])
+            raise UsageError(
+                Problem("no such script", field="--script", found=name, expected=known)
+            )
+        value: _Object = {field: int(number)}
+        script = replace(script, **value)
     return script

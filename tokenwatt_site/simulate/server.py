@@ -33,6 +33,7 @@ class SimulatedServer:
 
     Attributes:
         connections: how many were accepted.
+        failure: what ended it, or kept it from beginning; None while all is well.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class SimulatedServer:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
         self._ready, self._ended = threading.Event(), threading.Event()
-        self._failure: OSError | None = None
+        self.failure: OSError | None = None
         self._thread = threading.Thread(target=self._run, name="simulated server", daemon=True)
         self._open: set[ServerConnection] = set()
         self._changed = threading.Condition()
@@ -68,9 +69,9 @@ class SimulatedServer:
     def __enter__(self) -> Self:
         self._thread.start()
         self._ready.wait()
-        if self._failure is not None:
+        if self.failure is not None:
             self._thread.join()
-            raise self._failure
+            raise self.failure
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -91,8 +92,8 @@ class SimulatedServer:
             OSError: what `keep` raised.
         """
         self._ended.wait()  # a join that an interrupt ends takes the thread for ended, up to 3.12
-        if self._failure is not None:
-            raise self._failure
+        if self.failure is not None:
+            raise self.failure
 
     def idle(self) -> int:
         """Count the open connections that carry no request."""
@@ -117,7 +118,7 @@ class SimulatedServer:
                 backlog=1024,
             )
         except OSError as error:
-            self._failure = error
+            self.failure = error
             self._ready.set()
             return
         self._port = server.sockets[0].getsockname()[1]
@@ -135,7 +136,7 @@ class SimulatedServer:
             await asyncio.sleep(0)  # lets the transports close their sockets
 
     def _fail(self, error: OSError) -> None:
-        self._failure = error
+        self.failure = error
         if self._stop is not None:
             self._stop.set()
 

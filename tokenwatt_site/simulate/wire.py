@@ -7,7 +7,9 @@ from typing import NamedTuple
 
 MAX_REQUEST_BYTES = 16 << 20
 _REQUEST_LINE = re.compile(rb"(GET|POST) (/[^ ?\r\n]*)(?:\?[^ \r\n]*)? HTTP/1\.[01]\r\n")
-_LENGTH = re.compile(rb"\r\nContent-Length:[ \t]*([0-9]{1,12})[ \t]*\r\n", re.IGNORECASE)
+_BEGINNINGS = (b"GET /", b"POST /")
+_LENGTH = re.compile(rb"\r\nContent-Length:[ \t]*([^\r\n]*?)[ \t]*\r\n", re.IGNORECASE)
+_DIGITS = re.compile(rb"[0-9]{1,12}")
 _REASONS = {
     200: "OK",
     400: "Bad Request",
@@ -32,11 +34,16 @@ def take_request(received: bytearray) -> HttpRequest | None:
     """
     end = received.find(b"\r\n\r\n")
     line = _REQUEST_LINE.match(received)
-    if len(received) > MAX_REQUEST_BYTES or (end >= 0 and line is None):
+    if len(received) > MAX_REQUEST_BYTES:
+        raise ValueError("the request is too large")
+    begun = any(start.startswith(received[: len(start)]) for start in _BEGINNINGS)
+    if not begun or (end >= 0 and line is None):  # a client that speaks TLS never ends a head
         raise ValueError("this is no request")
     if end < 0 or line is None:
         return None
     length = _LENGTH.search(received, 0, end + 2)
+    if length and not _DIGITS.fullmatch(length.group(1)):
+        raise ValueError("the request has no length")
     whole = end + 4 + (int(length.group(1)) if length else 0)
     if len(received) < whole:
         return None

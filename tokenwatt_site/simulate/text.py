@@ -1,0 +1,34 @@
+"""The text of an answer: which characters its tokens carry."""
+
+from __future__ import annotations
+
+from tokenwatt_site.simulate.script import Script
+
+_WORD = b" token"
+_OPEN, _CLOSE = b"<think>", b"</think>"
+_PARTS = (b"\xf0\x9f", b"\x98\x80", _WORD, b"\xe3", b"\x81", b"\x82")
+"""Characters of two, of one and of three tokens, over and over."""
+
+
+def text(script: Script, begin: int, end: int) -> str:
+    """Return what the tokens from `begin` to before `end` say: whole characters only."""
+    carried = b"".join(_token(script, number) for number in range(begin, end))
+    return carried.decode("utf-8", "ignore")
+
+
+def is_whole(script: Script, end: int) -> bool:
+    """Tell whether no character is unfinished after `end` tokens."""
+    after = end - _words(script)
+    return not script.held_text or after <= 0 or after % len(_PARTS) in (0, 2, 3)
+
+
+def _words(script: Script) -> int:
+    """Return how many tokens at the start are whole in any case: those of reasoning."""
+    return max(script.marked_tokens, script.reasoning_tokens)
+
+
+def _token(script: Script, number: int) -> bytes:
+    if number < script.marked_tokens:
+        return {0: _OPEN, script.marked_tokens - 1: _CLOSE}.get(number, _WORD)
+    after = number - _words(script)
+    return _PARTS[after % len(_PARTS)] if script.held_text and after >= 0 else _WORD
