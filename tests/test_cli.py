@@ -11,6 +11,7 @@ from tests.measure.test_session import Lab, lab  # noqa: F401  # a fixture
 from tests.support.runs import (
     RunBuilder,
     a_trace,
+    as_written,
     conversation_spec,
     small_spec_dict,
     trace_spec,
@@ -126,9 +127,7 @@ def test_spec_check_tells_how_many_repeats_a_trace_holds_and_what_a_conversation
         ("c.spec.yaml", conversation_spec(3, 4, 24)),
         ("r.spec.yaml", trace_spec(a_trace(200), protocol__repeats=3)),
     ):
-        value = spec.to_json()
-        del value["endpoint"]["url"]  # null has no spelling in a spec
-        (here / name).write_text(json.dumps(value), encoding="utf-8")
+        (here / name).write_text(as_written(spec), encoding="utf-8")
     done = call("spec", "check", "t.spec.yaml", "c.spec.yaml")
     assert done.exit_code == 0, done.stderr
     assert "85 requests a trial" in done.stderr
@@ -142,9 +141,7 @@ def test_spec_check_tells_how_many_repeats_a_trace_holds_and_what_a_conversation
 
 def test_a_trace_is_measured_by_the_command_and_again_by_its_run_file(here, lab):  # noqa: F811
     (here / "toy-trace.jsonl").write_bytes(a_trace(200).data)
-    value = trace_spec(a_trace(200)).to_json()
-    del value["endpoint"]["url"]
-    (here / "t.spec.yaml").write_text(json.dumps(value), encoding="utf-8")
+    (here / "t.spec.yaml").write_text(as_written(trace_spec(a_trace(200))), encoding="utf-8")
     done = call("measure", "--spec", "t.spec.yaml", "--out", "runs/one.json")
     assert done.exit_code == 0, done.stderr
     (here / "toy-trace.jsonl").unlink()

@@ -33,6 +33,10 @@ def per_cent(share: Fraction) -> str:
         ("Dispatch lag, p99", f" {per_cent(validity.LIMIT_SHARE)} of the tightest TTFT limit"),
         ("Lateness of the last send", f"≤ {per_cent(validity.MAX_LAST_SEND_SHARE)} of the"),
         ("Uncertainty of the receive stamps, p99", f"≤ {per_cent(validity.LIMIT_SHARE)} of the"),
+        (
+            "Wall clock, where the kernel stamps by it",
+            f"≤ {validity.MAX_CLOCK_STEP_NS / 1e6:g} ms ",
+        ),
         ("Cached prompt tokens", f"≤ {per_cent(validity.MAX_CACHED_SHARE)} "),
         ("Scored window (quick and full mode)", f"≥ {MIN_WINDOW_S} s "),
         (
@@ -49,6 +53,14 @@ def test_the_limits_of_a_trial_are_those_of_the_code(what: str, limit: str) -> N
 def test_the_width_of_the_bracket_is_that_of_the_mode(mode: str) -> None:
     ratio = spec_in_mode(mode).protocol.bracket_ratio
     assert f"≤ {ratio:g} in {mode} mode" in " ".join(METHOD.split())
+
+
+def test_what_part_of_a_trace_may_be_played_is_that_of_the_code() -> None:
+    words = " ".join(METHOD.split())
+    paces = f"at {float(validity.MIN_PACE):g} to {float(validity.MAX_PACE):g} times"
+    assert f"{paces} its mean rate" in words
+    assert f"the lead-in {paces} theirs" in words
+    assert f"more than {validity.BUSY_PPM / 1e4:g}% of its processor" in words
 
 
 def test_the_self_test_is_described_as_it_is_made() -> None:

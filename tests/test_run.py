@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from tests.support.runs import small_spec, small_spec_dict
+from tests.support.runs import HELD, small_spec, small_spec_dict
 from tokenwatt_site.canonical import canonical_bytes, load_json, sha256_hex
 from tokenwatt_site.errors import InputError
 from tokenwatt_site.run import ClaimsOnlyRecord, MetricClaim, Run, signed_bytes
@@ -33,7 +33,7 @@ def document(**changes: Any) -> dict[str, Any]:
             "board_uuids": [],
             "read_back": [],
             "stamps": "user space",
-            "self_test": None,
+            "self_test": HELD.to_json(),
         },
         "claims": {
             "slo_met": False,

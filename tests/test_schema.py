@@ -105,7 +105,7 @@ class Grown(GrowingModel):
     second: int | None = None
 
 
-def test_a_field_younger_than_signed_files_is_written_only_where_it_is_there() -> None:
+def test_a_field_younger_than_ids_is_written_only_where_it_is_there() -> None:
     assert Grown(first=None).to_json() == {"first": None}
     assert Grown(first=1, second=0).to_json() == {"first": 1, "second": 0}
     assert Grown.model_validate_json('{"first": null}') == Grown(first=None, second=None)

@@ -1,5 +1,6 @@
 """What is no measurement is INVALID with its reason; everything else passes or fails."""
 
+import itertools
 import re
 from dataclasses import replace
 
@@ -63,17 +64,26 @@ def unsent(r):
     return None if r.row % 9 == 0 else r.sent_ns
 
 
+def lost(status):
+    """One scored request of the 85 never got to be sent."""
+    return {
+        "status": lambda r: status if r.row == 7 else r.status,
+        **{
+            name: lambda r, name=name: None if r.row == 7 else getattr(r, name)
+            for name in ("sent_ns", "first_ns", "last_ns")
+        },
+    }
+
+
+USED = "it used 12% of its processor"
+
+
 INVALID = {
     "engine died": ({}, {"engine_alive": False}, "engine: it died"),
     "a11 late sends": (
         {"sent_ns": lambda r: r.due_ns + 8 * MS},
         {"client_cpu_ppm": 974_000},
         "client: p99 dispatch lag 8.00 ms, limit 7.50 ms; it used 97% of its processor",
-    ),
-    "a11 late sends of a client that did not count its time": (
-        {"sent_ns": lambda r: r.due_ns + 8 * MS},
-        {"client_cpu_ppm": None},
-        "client: p99 dispatch lag 8.00 ms, limit 7.50 ms",
     ),
     "late connections": (
         connected(dialled_ms=0.5, connected_ms=8),
@@ -97,13 +107,61 @@ INVALID = {
             "dialled_ns": lambda r: r.due_ns + 9 * MS,
             "connected_ns": lambda r: r.due_ns + 20 * MS,
         },
-        {"client_cpu_ppm": None},
-        "client: p99 dispatch lag 8.00 ms, limit 7.50 ms",
+        {},
+        f"client: p99 dispatch lag 8.00 ms, limit 7.50 ms; {USED}",
+    ),
+    "late connections of a client without a processor": (
+        connected(dialled_ms=0.5, connected_ms=8),
+        {"client_cpu_ppm": 960_000},
+        (
+            "client or network or engine: p99 dispatch lag 8.00 ms, limit 7.50 ms; waiting for"
+            " connections took 7.50 ms, the client itself 0.50 ms, but it used 96% of its processor"
+        ),
+    ),
+    "late connections of a client that did not look": (
+        connected(dialled_ms=0.5, connected_ms=8) | {"uncertainty_ns": 3 * MS},
+        {},
+        (
+            "client or network or engine: p99 dispatch lag 8.00 ms, limit 7.50 ms; waiting for"
+            " connections took 7.50 ms, the client itself 0.50 ms, but it did not look at its"
+            " sockets for 3.00 ms"
+        ),
     ),
     "a12 not sent": (
         {"status": lambda r: Status.NOT_SENT if r.row % 9 == 0 else r.status, "sent_ns": unsent},
-        {"client_cpu_ppm": None},
-        "client: 10 of 85 requests could not be sent, for want of its own",
+        {},
+        f"client: 10 of 85 requests could not be sent, for want of its own; {USED}",
+    ),
+    "a12 one that got no connection": (
+        lost(Status.DISCONNECTED),
+        {},
+        "network or engine: 1 of 85 requests could not be sent: they got no connection",
+    ),
+    "a12 one that waited for a connection until its time was out": (
+        lost(Status.TIMED_OUT),
+        {},
+        "network or engine: 1 of 85 requests could not be sent: they got no connection",
+    ),
+    "a12 not sent for both reasons": (
+        {
+            "status": lambda r: {0: Status.NOT_SENT, 9: Status.DISCONNECTED}.get(
+                r.row % 18, r.status
+            ),
+            "sent_ns": unsent,
+        },
+        {},
+        (
+            "client or network or engine: 10 of 85 requests could not be sent; 5 of them for want"
+            " of the client's own, the others got no connection"
+        ),
+    ),
+    "a wall clock that was set": (
+        {},
+        {"clock_step_ns": 5_100_000},
+        (
+            "client: its wall clock was set during the trial, by 5.10 ms, limit 1.00 ms, and the"
+            " stamps with it"
+        ),
     ),
     "stamps of a client that did not look": (
         {"uncertainty_ns": 8 * MS},
@@ -188,15 +246,49 @@ VAGUE = "p99 stamp uncertainty 1.50 ms, limit 1.00 ms"
                 " looked in time"
             ),
         ),
-        ("user space", f"client: {VAGUE}; it has no stamps of the kernel"),
+        ("user space", f"client: {VAGUE}; it has no stamps of the kernel; {USED}"),
     ],
 )
 def test_vague_stamps_of_a_client_that_looked_in_time_are_its_fault_only_without_the_kernel_s(
     stamps, reason
 ):
     vague = edited(uncertainty_ns=1_500_000)
-    trial = trial_of(vague, spec=STRICT, stamps=stamps, client_cpu_ppm=None)
+    trial = trial_of(vague, spec=STRICT, stamps=stamps)
     assert verdict(STRICT, trial) == ("INVALID", reason)
+
+
+def test_late_connections_over_tls_may_be_the_client_s_own_fault():
+    secure = small_spec(endpoint__start="attach", endpoint__url="https://engine.example")
+    trial = trial_of(edited(**connected(dialled_ms=0.5, connected_ms=8)), spec=secure)
+    outcome, why = verdict(secure, trial)
+    assert outcome == "INVALID"
+    assert why.startswith("client or network or engine: p99 dispatch lag 8.00 ms")
+    assert why.endswith("but a TLS handshake takes its processor too")
+
+
+def test_a_request_that_was_not_sent_was_late_for_as_long_as_it_was_not():
+    spec = spec_in_mode("quick")
+    builder = replace(BUILDER, spec=spec, rates_urps=(500_000,))
+    trial = read_trials(spec, evidence_of(builder))[0]
+    last = trial.records[-1]
+    never = replace(
+        last,
+        dialled_ns=last.due_ns,
+        sent_ns=None,
+        first_ns=None,
+        last_ns=None,
+        end_ns=last.due_ns + 20_000 * MS,
+        status=Status.TIMED_OUT,
+    )
+    records = (*trial.records[:-1], never)
+    outcome, why = verdict(spec, replace(trial, records=records))
+    assert outcome == "INVALID"
+    assert why.startswith("network or engine: lateness of the last send 20000.00 ms, limit ")
+
+
+def test_a_wall_clock_that_was_set_by_a_millisecond_is_within_the_limit():
+    assert verdict(SPEC, trial_of(clock_step_ns=MS)) == ("PASS", None)
+    assert fault(SPEC, trial_of(clock_step_ns=MS + 1)).transient
 
 
 def test_half_of_what_the_client_held_may_be_offered():
@@ -259,6 +351,13 @@ def test_a10_what_one_conversation_leaves_uncached_excuses_no_other():
     assert verdict(*chat_trial(uneven))[0] == "INVALID"
 
 
+def test_the_template_that_a_chat_begins_with_is_cached_though_no_prompt_is_repeated():
+    trial = trial_of(edited(cached_tokens=lambda r: min(r.prompt_asked, 8)))
+    assert verdict(SPEC, trial)[0] == "INVALID"
+    assert verdict(SPEC, replace(trial, chat_overhead=8)) == ("PASS", None)
+    assert verdict(SPEC, replace(trial, chat_overhead=7))[0] == "INVALID"
+
+
 def test_the_template_before_a_shared_prefix_is_cached_with_it():
     def with_template(r, known):
         return min(r.prompt_tokens, known + 8) if known else 0
@@ -279,21 +378,55 @@ def test_a_trace_whose_parts_take_time_can_be_played():
     require_playable(small_spec(), workload_of(small_spec().setup))
 
 
-@pytest.mark.parametrize("between_s", [0, 1e-5])
-def test_a_trace_whose_scored_rows_are_one_burst_cannot_be_played(between_s):
+def apart(first, last, between_s, rows):
+    """Arrivals a second apart, but for those of these rows."""
+    gaps = [between_s if first < row <= last else 1 for row in range(1, rows)]
+    return list(itertools.accumulate(gaps, initial=0))
+
+
+@pytest.mark.parametrize(
+    ("between_s", "words"),
+    [
+        (0, "all come at once"),
+        (1e-5, "came at 8.88e+04 times the rate of the whole trace; 0.5 to 2 times it may be"),
+        (0.4, "came at 2.33 times"),
+        (0.5, None),
+        (2, None),
+        (2.5, "came at 0.467 times"),
+        (3, "came at 0.408 times"),
+    ],
+)
+def test_scored_rows_much_denser_or_sparser_than_their_trace_cannot_be_played(between_s, words):
     # Of the second repeat: 5 rows of lead-in, then 20 scored ones.
-    burst = [90 + i * between_s for i in range(20)]
-    arrivals = [*range(90), *burst, *range(100, 160)]
-    with pytest.raises(SpecError, match="the scored rows of repeat 2 all come at once"):
-        require_playable(*played(arrivals, protocol__repeats=2))
+    asked = played(apart(90, 109, between_s, 170), protocol__repeats=2)
+    if words is None:
+        require_playable(*asked)
+        return
+    with pytest.raises(SpecError, match="trace: the scored rows of repeat 2 " + re.escape(words)):
+        require_playable(*asked)
 
 
-def test_a_trace_whose_lead_in_is_one_burst_fills_no_engine():
+@pytest.mark.parametrize(
+    ("between_s", "words"),
+    [
+        (0, "takes no time"),
+        (0.4, "came at 2.5 times"),
+        (0.5, None),
+        (2, None),
+        (3, "came at 0.333"),
+    ],
+)
+def test_a_lead_in_much_denser_or_sparser_than_the_scored_rows_does_not_stand_for_them(
+    between_s, words
+):
     quick = {"mode": "quick", "repeats": 2, "scored": 600, "lead_in": 20, "tail": 20}
-    arrivals = [0] * 21 + [float(i) for i in range(1, 1260)]
     changes = {f"protocol__{key}": value for key, value in quick.items()}
-    with pytest.raises(SpecError, match="the lead-in of repeat 1 all come at once"):
-        require_playable(*played(arrivals, **changes))
+    asked = played(apart(0, 20, between_s, 1280), **changes)
+    if words is None:
+        require_playable(*asked)
+        return
+    with pytest.raises(SpecError, match=f"trace: the lead-in of repeat 1 {words}"):
+        require_playable(*asked)
 
 
 def test_one_late_last_send_is_caught_though_p99_is_not():
@@ -321,9 +454,10 @@ def test_quick_and_full_modes_need_a_window_of_two_minutes():
     assert why.endswith("at least 120 s are needed")
 
 
-def test_an_engine_that_refuses_connections_fails_and_is_not_the_client_s_fault():
+def test_an_engine_that_refuses_connections_was_not_under_the_load_that_was_planned():
     refused = edited(status=Status.DISCONNECTED, sent_ns=None, first_ns=None, last_ns=None)
-    assert verdict(SPEC, trial_of(refused))[0] == "FAIL"
+    why = "network or engine: 85 of 85 requests could not be sent: they got no connection"
+    assert verdict(SPEC, trial_of(refused)) == ("INVALID", why)
 
 
 def test_only_faults_of_client_and_network_are_worth_another_try():

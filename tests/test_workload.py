@@ -1,11 +1,12 @@
 """Draws are integers, the same for everyone, and have the distributions that they claim."""
 
+import itertools
 import math
 import statistics
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.support.runs import a_trace, small_spec, trace_spec
@@ -167,11 +168,6 @@ def test_a_plain_workload_repeats_nothing():
     assert [row.stream for row in drawn.rows] == list(range(30))
 
 
-def test_a_realisation_of_a_plain_workload_keeps_its_hash():
-    drawn = NAMED["chat-mix-v1"].realisation(1, lead_in=2, scored=10, tail=0)
-    assert drawn.hash == "6d9a73b2dcb88ccdeeb3b1af8fc577820c2b4c4887d90a34cd50421d0da9c179"
-
-
 def test_the_hash_of_a_realisation_tells_streams_and_shared_prefix():
     rows = chats(2, 3, 5).realisation(1, lead_in=0, scored=12, tail=0)
     others = [
@@ -207,9 +203,29 @@ def test_repeats_of_a_trace_are_its_parts_one_after_the_other():
     parts = [made.realisation(r, lead_in=2, scored=10, tail=3) for r in (1, 2, 3)]
     rows = [row for part in parts for row in part.rows]
     assert [row[1:3] for row in rows] == [request[1:] for request in trace.requests[:45]]
-    gaps = trace.gaps(GAP_UNIT, 0, 45)
-    assert [row.gap for row in rows] == [0 if i % 15 == 0 else gap for i, gap in enumerate(gaps)]
+    for part, start in zip(parts, (0, 15, 30), strict=True):
+        assert part.scored_lines == range(start + 2, start + 12)
+        gaps = trace.gaps(GAP_UNIT, range(start, start + 15), part.scored_lines)
+        assert [row.gap for row in part.rows] == list(gaps)
     assert [row.stream for row in parts[2].rows] == list(range(15))
+
+
+@given(
+    st.lists(st.integers(0, 100_000_000_000), min_size=13, max_size=40), st.integers(1, 10_000_000)
+)
+def test_scored_rows_of_a_trace_come_at_the_rate_that_is_offered(gaps_ns, rate_urps):
+    arrivals = [0, *itertools.accumulate(gaps_ns)]
+    assume(arrivals[11] > arrivals[2])
+    made = of_trace(parse(encode([TraceLine(at, 5, 5) for at in arrivals]), source="t"))
+    drawn = made.realisation(1, lead_in=2, scored=10, tail=2)
+    due = drawn.due_ns(rate_urps)
+    window_s = (due[11] - due[2]) / 1e9
+    assert window_s == pytest.approx(9 / (rate_urps / 1e6), rel=1e-6, abs=2e-9)
+    lead_s = due[2] / 1e9
+    if drawn.lead_in_pace is not None:
+        assert float(drawn.lead_in_pace) * rate_urps / 1e6 == pytest.approx(
+            2 / lead_s, rel=1e-3, abs=1e-3
+        )
 
 
 def test_a_trace_at_its_own_rate_comes_when_it_came():
@@ -249,15 +265,11 @@ def test_lengths_that_are_not_those_of_the_trace_are_refused():
         workload.workload_of(spec.setup, trace)
 
 
-def test_the_pace_of_the_scored_part_is_told_against_the_whole_trace():
+def test_scored_rows_that_all_come_at_once_are_no_realisation():
     slow = [TraceLine(i * 2 * 10**9, 5, 5) for i in range(20)]
-    fast = [TraceLine(38 * 10**9 + i * 10**9, 5, 5) for i in range(1, 21)]
-    made = of_trace(parse(encode([*slow, *fast]), source="t"))
-    # 39 gaps in 58 s; 19 gaps in 38 s, then 19 in 19 s.
-    paces = [made.realisation(r, lead_in=0, scored=20, tail=0).scored_pace for r in (1, 2)]
-    assert [float(pace) for pace in paces] == pytest.approx([58 / 39 / 2, 58 / 39], rel=1e-5)
-    at_once = of_trace(parse(encode([slow[0]] * 20 + slow[1:]), source="t"))
-    assert at_once.realisation(1, lead_in=0, scored=20, tail=0).scored_pace is None
+    made = of_trace(parse(encode([slow[0]] * 20 + slow[1:]), source="t"))
+    with pytest.raises(SpecError, match="trace: the scored rows of repeat 1 all come at once"):
+        made.realisation(1, lead_in=0, scored=20, tail=0)
 
 
 def test_a_known_name_with_a_conversation_is_another_workload():

@@ -70,16 +70,7 @@ def _of_engine(spec: Spec, launches: Sequence[dict[str, JsonValue]]) -> Iterator
         )
 
 
-def _of_client(spec: Spec, test: SelfTest | None) -> Iterator[tuple[str, str]]:
-    if test is None:
-        yield (
-            "What the client could have held",
-            (
-                "No self-test before the load is recorded for every repeat. Each trial has its own"
-                " dispatch lag and stamp uncertainty."
-            ),
-        )
-        return
+def _of_client(spec: Spec, test: SelfTest) -> Iterator[tuple[str, str]]:
     if test.limited_by == "emitter":
         yield (
             "The most that the client could have held",
@@ -196,13 +187,14 @@ def _of_trace(
         "What the prompts of the trace had in common",
         f"It tells arrivals and lengths. Every prompt was of fresh random {_drawn(spec)}.",
     )
-    paces = [f"{float(pace):.2f} in repeat {r.number}" for r in drawn if (pace := r.scored_pace)]
+    paces = [(r.number, pace) for r in drawn if (pace := trace.pace(r.scored_lines)) is not None]
+    told = ", ".join(f"{float(pace):.2f} in repeat {number}" for number, pace in paces)
     yield (
         "The trace at its own rate",
         (
             f"It had {len(trace.requests):,} requests at {trace.mean_rate:.3f} requests/s; its time"
-            " was scaled to each rate. Rates are of the whole trace: the scored part of it comes"
-            f" at so many times the rate: {', '.join(paces) or 'all at once'}."
+            " was scaled so that the scored rows come at each rate. In the trace they had come at"
+            f" so many times that rate: {told}."
         ),
     )
 

@@ -33,7 +33,7 @@ from tokenwatt_site.run import (
 )
 from tokenwatt_site.spec import Spec
 from tokenwatt_site.trials import Evidence, Trial, read_trials
-from tokenwatt_site.validity import highest_rate_urps, verdict
+from tokenwatt_site.validity import highest_rate_urps, lag_ns, stamp_ns, verdict
 
 __all__ = ["Evidence", "derive", "tokens_in_window"]
 
@@ -74,8 +74,7 @@ def derive(spec: Spec, evidence: Evidence) -> Claims:
 
 def _trial_claim(spec: Spec, trial: Trial) -> TrialClaim:
     outcome, reason = verdict(spec, trial)
-    lags = [r.sent_ns - r.due_ns for r in trial.records if r.sent_ns is not None]
-    stamps = [r.uncertainty_ns for r in trial.records if r.first_ns is not None]
+    lags, uncertainty_ns = [lag_ns(r) for r in trial.records], stamp_ns(trial)
     start, end = trial.window_ns
     delivered = None if trial.stopped_early else tokens_in_window(trial.records, start, end)
     return TrialClaim(
@@ -104,8 +103,8 @@ def _trial_claim(spec: Spec, trial: Trial) -> TrialClaim:
         ),
         output_tokens_per_s=None if delivered is None else delivered * 1e9 / (end - start),
         lag_p99_ms=quantile(lags, 0.99) / 1e6 if lags else None,
-        uncertainty_p99_ms=quantile(stamps, 0.99) / 1e6 if stamps else None,
-        client_cpu_percent=None if trial.client_cpu_ppm is None else trial.client_cpu_ppm / 1e4,
+        uncertainty_p99_ms=None if uncertainty_ns is None else uncertainty_ns / 1e6,
+        client_cpu_percent=trial.client_cpu_ppm / 1e4,
         started=trial.started,
     )
 

@@ -56,7 +56,7 @@ class TrialClaim(Model):
     output_tokens_per_s: float | None
     lag_p99_ms: float | None
     uncertainty_p99_ms: float | None
-    client_cpu_percent: float | None = None
+    client_cpu_percent: float
     """Processor time of the thread that sent, of the time that the trial took."""
     started: str
 
@@ -175,8 +175,8 @@ class Conditions(Model):
     board_uuids: tuple[str, ...]
     read_back: tuple[ReadBack, ...]
     stamps: Literal["kernel", "user space"]
-    self_test: SelfTest | None = None
-    """Of the repeat whose client held least; null: one of them had none."""
+    self_test: SelfTest
+    """Of the repeat whose client held least."""
 
 
 class Signature(Model):

@@ -88,9 +88,9 @@ class Model(BaseModel):
 
 
 class GrowingModel(Model):
-    """A model that got fields after the first files were signed, whose bytes must not change.
+    """A model whose digest is an id, and which got fields after ids were given.
 
-    `younger` names them; one that is None is not written.
+    `younger` names them; one that is None is not written, so that older ids stand.
     """
 
     younger: ClassVar[frozenset[str]] = frozenset()

@@ -230,7 +230,7 @@ def _relative_path(text: str) -> str:
     return text
 
 
-class Endpoint(GrowingModel):
+class Endpoint(Model):
     """Where the engine answers, and how it is asked. Not identity: a port changes no result.
 
     `api_key_variable` names the environment variable with the key; the key is in no file.
@@ -238,8 +238,6 @@ class Endpoint(GrowingModel):
     `tokenizer` is the model's tokenizer.json, by which text has exact lengths: a path from the
     folder in which the command runs. Where it is absent the engine's own /tokenize is asked.
     """
-
-    younger = frozenset({"api_key_variable", "prompt", "tokenizer"})
 
     start: Literal["launch", "attach"]
     url: (
@@ -336,13 +334,11 @@ def _below_the_spec(text: str) -> str:
     return no_secret(text)
 
 
-class Spec(GrowingModel):
+class Spec(Model):
     """What is asked for. `trace` names the file of `arrival: trace`, beside or below the spec.
 
     It is no identity: the workload's hash names the file's contents.
     """
-
-    younger = frozenset({"trace"})
 
     spec_schema: Literal[1]
     title: Line

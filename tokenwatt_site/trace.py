@@ -58,16 +58,28 @@ class Trace:
         """Requests per second of the trace itself."""
         return float(Fraction((len(self.requests) - 1) * _NS, self.duration_ns))
 
-    def gaps(self, unit: int, start: int, count: int) -> tuple[int, ...]:
-        """Return the gaps before `count` requests from `start` on, in 1/unit of the mean gap.
+    def pace(self, part: range) -> Fraction | None:
+        """Return the rate of the arrivals in `part` of the lines / that of the whole trace.
+
+        None where it has no two arrivals apart.
+        """
+        span_ns = self._span_ns(part)
+        mean_gap_ns = Fraction(self.duration_ns, len(self.requests) - 1)
+        return (len(part) - 1) * mean_gap_ns / span_ns if span_ns else None
+
+    def gaps(self, unit: int, part: range, mean: range) -> tuple[int, ...]:
+        """Return the gaps before the lines of `part`, in 1/unit of the mean gap within `mean`.
 
         The first is 0: what was before it is no load. Arrivals are scaled, rounded down and
-        subtracted, so that no rounding adds up.
+        subtracted, so that no rounding adds up. `mean` has two arrivals apart; see `pace`.
         """
-        duration_ns, intervals = self.duration_ns, len(self.requests) - 1
-        part = self.requests[start : start + count]
-        at = [r.arrival_ns * intervals * unit // duration_ns for r in part]
+        span_ns, intervals = self._span_ns(mean), len(mean) - 1
+        arrivals = (self.requests[line].arrival_ns for line in part)
+        at = [arrival_ns * intervals * unit // span_ns for arrival_ns in arrivals]
         return (0, *(b - a for a, b in pairwise(at)))
+
+    def _span_ns(self, part: range) -> int:
+        return self.requests[part[-1]].arrival_ns - self.requests[part[0]].arrival_ns
 
     def lengths(self, which: Literal["input_tokens", "output_tokens"]) -> Traced:
         """Return what a setup says of the prompts or the answers of this trace."""

@@ -47,8 +47,8 @@ class Trial:
     `abandoned`: the repeat was launched again later, so this trial is of another launch.
     `chat_overhead` is how many tokens the engine adds to a text: of the chat template, or of what
     begins a completion's prompt; 0 for token ids. `client_cpu_ppm` is the processor time of the
-    thread that sent, in 1e-6 of the time that the trial took, and `self_test` what the client held
-    before; None where the journal does not tell.
+    thread that sent, in 1e-6 of the time that the trial took, `clock_step_ns` by how much the wall
+    clock was set in that time, and `self_test` what the client held before.
     """
 
     repeat: int
@@ -60,8 +60,9 @@ class Trial:
     abandoned: bool
     chat_overhead: int
     stamps: Literal["kernel", "user space"]
-    client_cpu_ppm: int | None
-    self_test: SelfTest | None
+    client_cpu_ppm: int
+    clock_step_ns: int
+    self_test: SelfTest
     realisation: Realisation
     due_ns: tuple[int, ...]
     records: tuple[RequestRecord, ...]
@@ -89,9 +90,8 @@ class Trial:
             abandoned=abandoned,
             chat_overhead=_integer(launch, "chat_overhead"),
             stamps="kernel" if end.data.get("stamps") == "kernel" else "user space",
-            client_cpu_ppm=(
-                _integer(end, "client_cpu_ppm") if "client_cpu_ppm" in end.data else None
-            ),
+            client_cpu_ppm=_integer(end, "client_cpu_ppm"),
+            clock_step_ns=_integer(end, "clock_step_ns"),
             self_test=self_test_of(launch),
             realisation=realisation,
             due_ns=realisation.due_ns(rate_urps),
@@ -144,45 +144,44 @@ class Told:
     """What a journal tells of engine and instruments; a run's conditions say the same.
 
     `self_test` is that of the launch whose client held least, of those that count: the last of each
-    repeat. None when one of them had none.
+    repeat.
     """
 
     simulated: bool
     stamps: Literal["kernel", "user space"]
     read_back: JsonValue
-    self_test: SelfTest | None
+    self_test: SelfTest
 
     @classmethod
     def by(cls, journal: Sequence[Entry]) -> Told:
+        """Read it from a journal.
+
+        Raises:
+            InputError: there is no launch, or one that counts has no self-test.
+        """
         lines = [entry for entry in journal if entry.event == "launch"]
+        if not lines:
+            raise InputError(Problem("tells of no launch", field="journal"))
         launches = [entry.data for entry in lines]
         counting = {entry.data.get("repeat"): entry for entry in lines}
         tests = [self_test_of(entry) for entry in counting.values()]
-        told = [test for test in tests if test is not None]
         stamps = [entry.data.get("stamps") for entry in journal if entry.event == "trial_end"]
         return cls(
             simulated=any(launch.get("engine") == SIMULATED_ENGINE for launch in launches),
             stamps="kernel" if stamps and set(stamps) == {"kernel"} else "user space",
-            read_back=launches[-1].get("read_back") if launches else [],
-            self_test=(
-                min(told, key=lambda test: test.events_per_s)
-                if told and len(told) == len(tests)
-                else None
-            ),
+            read_back=launches[-1].get("read_back"),
+            self_test=min(tests, key=lambda test: test.events_per_s),
         )
 
 
-def self_test_of(launch: Entry) -> SelfTest | None:
-    """Return what the client held before the trials of a launch; None where there was no test.
+def self_test_of(launch: Entry) -> SelfTest:
+    """Return what the client held before the trials of a launch.
 
     Raises:
-        InputError: what stands there is no self-test.
+        InputError: what stands there is no self-test, or nothing does.
     """
-    told = launch.data.get("self_test")
-    if told is None:
-        return None
     try:
-        return SelfTest.model_validate_json(canonical_bytes(told))
+        return SelfTest.model_validate_json(canonical_bytes(launch.data.get("self_test")))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         raise InputError(

@@ -13,13 +13,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, TypeAlias
 
-from tokenwatt_site.errors import Problem, SpecError
 from tokenwatt_site.evidence import RequestRecord, Status
 from tokenwatt_site.goodput import decide, quantile
 from tokenwatt_site.run import SelfTest, Verdict
 from tokenwatt_site.spec import MIN_WINDOW_S, Spec
 from tokenwatt_site.trials import Trial
-from tokenwatt_site.workload import Realisation, Workload, require_rows
+from tokenwatt_site.workload import Realisation, Workload, require_rows, unplayable
 
 MAX_LAG_NS = 1_000_000
 LIMIT_SHARE = Fraction(5, 1000)
@@ -27,9 +26,8 @@ MIN_SENT_SHARE = Fraction(995, 1000)
 MAX_LAST_SEND_SHARE = Fraction(1, 100)
 MAX_CACHED_SHARE = Fraction(1, 100)
 MAX_UNSCORED_FAILED_SHARE = Fraction(1, 100)
-MAX_PACE = 1000
-"""Of the scored rows of a trace, in rates of the whole: beyond, they are one burst."""
-
+MIN_PACE, MAX_PACE = Fraction(1, 2), Fraction(2)
+"""How dense the part of a trace may be that is played: beyond, it does not stand for the whole."""
 
 MAX_HELD_SHARE = Fraction(1, 2)
 """Of what the client held in its self-test: what a trial may ask of it."""
@@ -41,6 +39,12 @@ _ENGINE_S_WORD = frozenset(
     {Status.HTTP_ERROR, Status.STREAM_ERROR, Status.NO_USAGE, Status.SHORT_OUTPUT}
 )
 """Failures that the engine itself told or made; of others a network may be the reason."""
+
+MAX_CLOCK_STEP_NS = 1_000_000
+"""Kernel stamps are of the wall clock: what it is set by in a trial, they are off by."""
+
+BUSY_PPM = 900_000
+"""A client that uses more of its processor may itself be why something took long."""
 
 Cause: TypeAlias = Literal["client", "network", "engine", "spec", "measurement"]
 
@@ -108,10 +112,13 @@ def _fullest_urps(spec: Spec, realisation: Realisation) -> int:
 
 
 def require_playable(spec: Spec, workload: Workload) -> None:
-    """See that a trace is long enough, and that each part of it takes time where time is measured.
+    """See that a trace is long enough, and that its parts stand for the whole of it.
+
+    In every repeat the scored rows came about as densely as the whole trace, and in quick and full
+    mode the lead-in comes about as densely as they do. Who chooses a part chooses no other load.
 
     Raises:
-        SpecError: naming the repeat for which it is or does not.
+        SpecError: naming the repeat in which that is not so.
     """
     protocol = spec.protocol
     if workload.trace is None:
@@ -121,18 +128,20 @@ def require_playable(spec: Spec, workload: Workload) -> None:
         part = workload.realisation(
             repeat, lead_in=protocol.lead_in, scored=protocol.scored, tail=protocol.tail
         )
-        pace = part.scored_pace
-        at_once = pace is None or pace > MAX_PACE
-        if at_once or _fullest_urps(spec, part) < 1:
-            what = "scored rows" if at_once else "lead-in"
-            raise SpecError(
-                Problem(
-                    f"the {what} of repeat {repeat} all come at once",
-                    field="trace",
-                    expected="arrivals that take some time, as do lead-in and window",
-                    remedy="Give another part of the trace, or other lead_in, scored or tail.",
-                )
-            )
+        scored = workload.trace.pace(part.scored_lines)
+        _require_pace(f"the scored rows of repeat {repeat}", scored, "the whole trace")
+        if protocol.mode != "demo":
+            _require_pace(f"the lead-in of repeat {repeat}", part.lead_in_pace, "its scored rows")
+
+
+def _require_pace(what: str, pace: Fraction | None, rate_of: str) -> None:
+    if pace is None:
+        raise unplayable(f"{what} takes no time")
+    if not MIN_PACE <= pace <= MAX_PACE:
+        raise unplayable(
+            f"{what} came at {float(pace):.3g} times the rate of {rate_of};"
+            f" {float(MIN_PACE):g} to {float(MAX_PACE):g} times it may be"
+        )
 
 
 def fill_ns(spec: Spec) -> int:
@@ -158,8 +167,6 @@ def fault(spec: Spec, trial: Trial) -> Fault | None:
 
 
 def _overload(trial: Trial) -> Fault | None:
-    if trial.self_test is None:
-        return None
     highest = highest_load_urps(trial.self_test, trial.realisation)
     if trial.rate_urps <= highest:
         return None
@@ -173,60 +180,98 @@ def _overload(trial: Trial) -> Fault | None:
 def _send_fault(spec: Spec, trial: Trial) -> Fault | None:
     """Say what kept the load from being what was planned: requests unsent, or sent late."""
     records, limit = trial.records, Tolerances.of(spec).lag_ns
-    unsent = sum(r.status is Status.NOT_SENT for r in records)
-    if len(records) - unsent < MIN_SENT_SHARE * len(records):
-        # Want of descriptors, ports or memory: `evidence.Status` has nothing else under it.
-        return _client(
-            trial, f"{unsent} of {len(records)} requests could not be sent, for want of its own"
-        )
-    sent = [r for r in records if r.sent_ns is not None]
-    if not sent:
-        return None
+    unsent = [r for r in records if r.sent_ns is None and r.status is not Status.CENSORED]
+    if len(records) - len(unsent) < MIN_SENT_SHARE * len(records):
+        return _unsent(trial, unsent)
     start, end = trial.window_ns
     # In a short window 1% is less than what any request may be late.
     latest = max(math.floor(MAX_LAST_SEND_SHARE * (end - start)), limit)
-    return _late(trial, "p99 dispatch lag", sent, limit) or _late(
-        trial, "lateness of the last send", sent[-1:], latest
+    return _late(spec, trial, "p99 dispatch lag", records, limit) or _late(
+        spec, trial, "lateness of the last send", records[-1:], latest
     )
 
 
-def _late(trial: Trial, what: str, sent: Sequence[RequestRecord], limit: int) -> Fault | None:
+def _unsent(trial: Trial, unsent: Sequence[RequestRecord]) -> Fault:
+    """Say why requests were never sent. Of an answer that never came, this says nothing."""
+    told = f"{len(unsent)} of {len(trial.records)} requests could not be sent"
+    # Want of descriptors, ports or memory: `evidence.Status` has nothing else under NOT_SENT.
+    own = sum(r.status is Status.NOT_SENT for r in unsent)
+    if own == len(unsent):
+        return _client(trial, f"{told}, for want of its own")
+    if own:
+        return Fault(
+            ("client", "network", "engine"),
+            f"{told}; {own} of them for want of the client's own, the others got no connection",
+            transient=True,
+        )
+    return Fault(("network", "engine"), f"{told}: they got no connection", transient=True)
+
+
+def _late(
+    spec: Spec, trial: Trial, what: str, records: Sequence[RequestRecord], limit: int
+) -> Fault | None:
     """Say who made requests late: what was not waited for a connection, the client was itself."""
-    lag = quantile([_lag_ns(r) for r in sent], 0.99)
+    lag = quantile([lag_ns(r) for r in records], 0.99)
     if lag <= limit:
         return None
     text = f"{what} {lag / 1e6:.2f} ms, limit {limit / 1e6:.2f} ms"
-    own = quantile([_lag_ns(r) - connecting_ns(r) for r in sent], 0.99)
-    waited = quantile([connecting_ns(r) for r in sent], 0.99)
-    if own <= limit:
-        # A SYN may be lost on the way, or stand in the queue of an engine that does not accept.
-        told = (
-            f"{text}; waiting for connections took {waited / 1e6:.2f} ms,"
-            f" the client itself {own / 1e6:.2f} ms"
-        )
+    own = quantile([lag_ns(r) - connecting_ns(r) for r in records], 0.99)
+    waited = quantile([connecting_ns(r) for r in records], 0.99)
+    if own > limit:
+        return _client(trial, text if own == lag else f"{text}; {own / 1e6:.2f} ms of it its own")
+    told = (
+        f"{text}; waiting for connections took {waited / 1e6:.2f} ms,"
+        f" the client itself {own / 1e6:.2f} ms"
+    )
+    # A SYN may be lost on the way, or stand in the queue of an engine that does not accept.
+    if (doubt := _doubt(spec, trial)) is None:
         return Fault(("network", "engine"), told, transient=True)
-    return _client(trial, text if own == lag else f"{text}; {own / 1e6:.2f} ms of it its own")
+    return Fault(("client", "network", "engine"), f"{told}, but {doubt}", transient=True)
 
 
-def _lag_ns(record: RequestRecord) -> int:
-    return 0 if record.sent_ns is None else record.sent_ns - record.due_ns
+def _doubt(spec: Spec, trial: Trial) -> str | None:
+    """Say why a connection that took long may have been ready before the client saw it, if so."""
+    if (spec.endpoint.url or "").startswith("https:"):
+        return "a TLS handshake takes its processor too"
+    if trial.client_cpu_ppm > BUSY_PPM:
+        return f"it used {trial.client_cpu_ppm / 1e4:.0f}% of its processor"
+    if (found := stamp_ns(trial)) is not None and found > MAX_POLL_GAP_NS:
+        return f"it did not look at its sockets for {found / 1e6:.2f} ms"
+    return None
+
+
+def lag_ns(record: RequestRecord) -> int:
+    """Return how late a request was sent; of one that was not, how long it had not been."""
+    return (record.end_ns if record.sent_ns is None else record.sent_ns) - record.due_ns
 
 
 def connecting_ns(record: RequestRecord) -> int:
     """Return how long a request waited for its connection before it was first sent.
 
-    One that had to be sent again has its second connection after that, and waited for none.
+    One that had to be sent again has its second connection after that, and waited for none. One
+    that was not sent waited from its dialling to its end.
     """
     dialled, connected, sent = record.dialled_ns, record.connected_ns, record.sent_ns
-    if dialled is None or connected is None or sent is None or connected > sent:
+    if dialled is None:
         return 0
-    return connected - dialled
+    if sent is None:
+        return record.end_ns - dialled
+    return connected - dialled if connected is not None and connected <= sent else 0
+
+
+def stamp_ns(trial: Trial) -> int | None:
+    """Return the p99 uncertainty of the stamps of first tokens; None where there are none."""
+    stamps = [r.uncertainty_ns for r in trial.records if r.first_ns is not None]
+    return quantile(stamps, 0.99) if stamps else None
 
 
 def _stamp_fault(spec: Spec, trial: Trial) -> Fault | None:
-    stamps = [r.uncertainty_ns for r in trial.records if r.first_ns is not None]
+    if trial.clock_step_ns > MAX_CLOCK_STEP_NS:
+        step = f"{trial.clock_step_ns / 1e6:.2f} ms, limit {MAX_CLOCK_STEP_NS / 1e6:.2f} ms"
+        what = f"its wall clock was set during the trial, by {step}, and the stamps with it"
+        return Fault(("client",), what, transient=True)
     limit = Tolerances.of(spec).stamp_ns
-    if not stamps or (found := quantile(stamps, 0.99)) <= limit:
+    if (found := stamp_ns(trial)) is None or found <= limit:
         return None
     text = f"p99 stamp uncertainty {found / 1e6:.2f} ms, limit {limit / 1e6:.2f} ms"
     if found > MAX_POLL_GAP_NS:
@@ -243,8 +288,7 @@ def _client(trial: Trial, what: str) -> Fault:
 
     A thread that needs all of one is too slow for the load; one that does not was not let run.
     """
-    share = trial.client_cpu_ppm
-    used = "" if share is None else f"; it used {share / 1e4:.0f}% of its processor"
+    used = f"; it used {trial.client_cpu_ppm / 1e4:.0f}% of its processor"
     return Fault(("client",), what + used, transient=True)
 
 
@@ -272,8 +316,8 @@ def _cache_fault(trial: Trial, prompted: int) -> Fault | None:
     for record, known in zip(trial.records, sent_before, strict=False):  # it may have ended early
         if record.prompt_tokens is None:
             continue  # nor is it in `prompted`
-        # A chat template begins before the prompt does, so what is cached of both has it too.
-        explained = known + trial.chat_overhead if known else 0
+        # What the engine itself puts around a text, such as a chat template, it had before.
+        explained = known + trial.chat_overhead
         excess += max(0, (record.cached_tokens or 0) - explained)
     if excess > MAX_CACHED_SHARE * prompted:
         beyond = " beyond what was sent before" if any(sent_before) else ""

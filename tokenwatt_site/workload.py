@@ -4,7 +4,8 @@ Row i of realisation r is made from the four 64-bit words of
 SHA-256("tokenwatt/workload/1|<name>|<version>|<r>|<i>"): the first gives the gap before the row,
 the second its input tokens, the third its output tokens; `draws` makes integers of them.
 
-The rows of a trace are its own lines: realisation r has the r-th part of it. Rows that are turns of
+The rows of a trace are its own lines: realisation r has the r-th part of it, its gaps in the mean
+gap of its scored rows, so that those come at the rate that is offered. Rows that are turns of
 conversations are drawn like all others; their prompts begin with what was said before.
 """
 
@@ -82,10 +83,16 @@ class Realisation:
         return range(self.lead_in, self.lead_in + self.scored)
 
     @property
-    def scored_pace(self) -> Fraction | None:
-        """Rate of the scored arrivals / nominal rate; None where they all come at once."""
-        gaps = sum(self.rows[i].gap for i in self.scored_rows[1:])
-        return Fraction((self.scored - 1) * GAP_UNIT, gaps) if gaps else None
+    def scored_lines(self) -> range:
+        """Of the trace that it is a part of: the lines of its scored rows."""
+        start = (self.number - 1) * len(self.rows)
+        return range(start + self.lead_in, start + self.lead_in + self.scored)
+
+    @property
+    def lead_in_pace(self) -> Fraction | None:
+        """Rate of the lead-in / rate that is offered; None where it takes no time."""
+        gaps = sum(row.gap for row in self.rows[1 : self.lead_in + 1])
+        return Fraction(self.lead_in * GAP_UNIT, gaps) if gaps else None
 
     @property
     def mean_output_tokens(self) -> float:
@@ -98,15 +105,13 @@ class Realisation:
 
     @property
     def hash(self) -> str:
-        value: dict[str, JsonValue] = {
-            "number": self.number,
-            "rows": [[row.gap, row.input_tokens, row.output_tokens] for row in self.rows],
-        }
-        streams = [row.stream for row in self.rows]
-        # Younger than the first signed journals, whose hashes must not change.
-        if self.shared_prefix or streams != list(range(len(streams))):
-            value |= {"streams": streams, "shared_prefix": self.shared_prefix}
-        return digest(value)
+        return digest(
+            {
+                "number": self.number,
+                "shared_prefix": self.shared_prefix,
+                "rows": [list(row) for row in self.rows],
+            }
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,12 +154,14 @@ class Workload:
         """Draw realisation `number`, the same rows for the same number always.
 
         Raises:
-            SpecError: the trace ends before that many realisations.
+            SpecError: the trace ends before that many realisations, or the scored rows of this one
+                all come at once, which is no rate.
         """
         count = lead_in + scored + tail
         if self.trace is not None:
             require_rows(self.trace, count, repeats=number)
-            rows = _played(self.trace, (number - 1) * count, count)
+            part = range((number - 1) * count, number * count)
+            rows = _played(self.trace, part, part[lead_in : lead_in + scored], number)
         else:
             rows = self._drawn(number, count)
         shared = 0
@@ -182,14 +189,28 @@ def _gap_digest() -> str:
     return digest(list(gap_table()))
 
 
-def _played(trace: Trace, start: int, count: int) -> list[Row]:
+def _played(trace: Trace, part: range, scored: range, number: int) -> list[Row]:
     """Return the rows of one part of a trace; it starts with its first arrival."""
-    gaps = trace.gaps(GAP_UNIT, start, count)
-    requests = trace.requests[start : start + count]
+    if trace.pace(scored) is None:
+        raise unplayable(f"the scored rows of repeat {number} all come at once")
+    gaps = trace.gaps(GAP_UNIT, part, scored)
+    requests = trace.requests[part.start : part.stop]
     return [
         Row(gap, request.input_tokens, request.output_tokens, index)
         for index, (gap, request) in enumerate(zip(gaps, requests, strict=True))
     ]
+
+
+def unplayable(what: str) -> SpecError:
+    """Return the error about a part of a trace that is no measurement, to raise."""
+    return SpecError(
+        Problem(
+            what,
+            field="trace",
+            expected="arrivals in lead-in and window about as dense as in the whole trace",
+            remedy="Give another part of the trace, or other lead_in, scored or tail.",
+        )
+    )
 
 
 def _turns(rows: Sequence[Row], conversation: Conversation) -> list[Row]:

@@ -1,12 +1,20 @@
 """Traces and conversations from spec to verified run, against a server that knows the truth."""
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
 from tests.measure.test_session import Lab, lab  # noqa: F401  # a fixture
-from tests.support.runs import HELD, a_trace, conversation_spec, small_spec, trace_spec
+from tests.support.runs import (
+    HELD,
+    a_trace,
+    as_written,
+    conversation_spec,
+    small_spec,
+    trace_spec,
+)
 from tokenwatt_site.commands import measure as command
 from tokenwatt_site.commands.verify import verify
 from tokenwatt_site.configuration import group
@@ -16,10 +24,13 @@ from tokenwatt_site.errors import (
     Interrupted,
     SpecError,
 )
+from tokenwatt_site.evidence import Status
 from tokenwatt_site.measure import session
 from tokenwatt_site.measure.session import Events
+from tokenwatt_site.measure.trial import plan_requests, run_trial
 from tokenwatt_site.pages import report
 from tokenwatt_site.pages.page import NO_LINKS
+from tokenwatt_site.prompts import trial_key
 from tokenwatt_site.simulate.script import Script
 from tokenwatt_site.simulate.server import SimulatedServer
 from tokenwatt_site.trace import parse
@@ -35,61 +46,96 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.fixture
-def held(monkeypatch):
-    """A client that need not be tested again: the test that plays a trace tests it."""
-    monkeypatch.setattr(session, "self_test", lambda *_: HELD)
+def nothing(prompts):
+    """An engine without a cache."""
+    return [0] * len(prompts)
 
 
-def fast(server):
-    """The usual script: answers at once, without a cache."""
-    return lambda _: Script(ttft_ms=1, interval_ms=0.1, cached_tokens=0)
-
-
-def caching(server):
+def caching(prompts):
     """An engine that holds all prompts in blocks of 16 tokens and takes from them what it can."""
-    held = set()
-
-    def script(number):
-        if number >= len(server.log):
-            return Script()
-        prompt = json.loads(server.log[number].body)["prompt"]
-        ends = range(BLOCK, len(prompt) + 1, BLOCK)
-        blocks = [hash(tuple(prompt[:end])) for end in ends]
-        cached = next((i for i, block in enumerate(blocks) if block not in held), len(blocks))
+    held, found = set(), []
+    for prompt in prompts:
+        blocks = [tuple(prompt[:end]) for end in range(BLOCK, len(prompt) + 1, BLOCK)]
+        known = next((i for i, block in enumerate(blocks) if block not in held), len(blocks))
         held.update(blocks)
         # The last token is always computed.
-        return Script(
-            ttft_ms=1, interval_ms=0.1, cached_tokens=min(cached * BLOCK, len(prompt) - 1)
-        )
-
-    return script
+        found.append(min(known * BLOCK, len(prompt) - 1))
+    return found
 
 
-def simulated(make, engine=fast, **changes):
-    """Measure against the simulated server; return path, run and the server's log."""
+def stale(prompts):
+    """An engine that takes the beginning of every prompt from somewhere."""
+    return [2] * len(prompts)
 
-    def script_of(number):
-        return script(number)
 
-    script = fast(None)
-    server = SimulatedServer(script_of)
-    script = engine(server)  # which looks at what the server was asked
-    with server:
-        spec = make(
-            endpoint__start="attach",
-            endpoint__url=server.url,
-            endpoint__model="simulated",
-            setup__engine__name="tokenwatt-simulated",
-            setup__engine__version="simulated",
-            # Late by 0.3 s is still in time, however busy the machine of the tests is.
-            setup__slo=[{"metric": "ttft", "quantile": 0.9, "limit_ms": 60_000.0}],
-            protocol__start_rate=50.0,
-            protocol__max_rate=60.0,
-            protocol__tail=20,
-        )
-        path, run = measured(spec, **changes)
-    return path, run, [served.body for served in server.log]
+class Playing:
+    """Trials over real HTTP, judged as if neither client nor engine had ever been late.
+
+    What is sent and answered is real. What is cached follows from the plan, and times are set to
+    those of the schedule, so that it does not matter how busy the machine of the tests is.
+    """
+
+    def __init__(self, cached_of):
+        self._cached_of = cached_of
+        self._cached = {}
+        self.server = SimulatedServer(self._script)
+
+    def _script(self, number):
+        served = self.server.log[number] if self._cached else None
+        cached = 0 if served is None else self._cached.get(served.body, 0)
+        return Script(ttft_ms=1, interval_ms=0.1, cached_tokens=cached)
+
+    def run_trial(self, spec, realisation, target, **options):
+        told = {name: options[name] for name in ("prompts", "chat_overhead")}
+        number = (options["repeat"], options["trial"])
+        key = trial_key(options["nonce"], spec.configuration_id, *number)
+        plan = plan_requests(spec, realisation, options["rate_urps"], key=key, **told)
+        bodies = [planned.body for planned in plan]
+        cached = self._cached_of([json.loads(body)["prompt"] for body in bodies])
+        self._cached = dict(zip(bodies, cached, strict=True))
+        offered = run_trial(spec, realisation, target, **options)
+        return replace(offered, records=tuple(map(on_time, offered.records)), clock_step_ns=0)
+
+
+def on_time(record):
+    """Set the times of a record to those of a client and an engine that are quick."""
+    ended = record.status is Status.OK
+    return replace(
+        record,
+        dialled_ns=None,
+        connected_ns=None,
+        sent_ns=record.due_ns,
+        first_ns=record.due_ns + 1_000_000 if ended else None,
+        last_ns=record.due_ns + 2_000_000 if ended else None,
+        end_ns=record.due_ns + 3_000_000 if ended else record.due_ns,
+        uncertainty_ns=0,
+    )
+
+
+@pytest.fixture
+def simulated(here, monkeypatch):
+    """Measure against a simulated server; give path, run and the bodies that it got."""
+
+    def played(make, cached_of=nothing, **changes):
+        playing = Playing(cached_of)
+        monkeypatch.setattr(session, "run_trial", playing.run_trial)
+        monkeypatch.setattr(session, "self_test", lambda *_: HELD)
+        with playing.server as server:
+            spec = make(
+                endpoint__start="attach",
+                endpoint__url=server.url,
+                endpoint__model="simulated",
+                setup__engine__name="tokenwatt-simulated",
+                setup__engine__version="simulated",
+                setup__slo=[{"metric": "ttft", "quantile": 0.9, "limit_ms": 60_000.0}],
+                protocol__start_rate=50.0,
+                protocol__max_rate=60.0,
+                protocol__tail=20,
+            )
+            path, run = measured(spec, **changes)
+        return path, run, [served.body for served in server.log]
+
+    return played
 
 
 def measured(spec, **changes):
@@ -102,7 +148,7 @@ def shown(path):
     return report.render(configuration, NO_LINKS).html
 
 
-def test_a_trace_is_played_signed_verified_and_shown(here):
+def test_a_trace_is_played_signed_verified_and_shown(simulated):
     path, run, log = simulated(lambda **c: trace_spec(TRACE, **c), trace=TRACE)
     checked = verify(path)
     assert checked.evidence.trace == TRACE
@@ -120,7 +166,7 @@ def test_a_trace_is_played_signed_verified_and_shown(here):
     assert {request[1:] for request in TRACE.requests[: len(trial)]} <= sent
 
 
-def test_conversations_are_held_signed_verified_and_their_cache_is_a_number(here, held):
+def test_conversations_are_held_signed_verified_and_their_cache_is_a_number(simulated):
     path, run, _ = simulated(lambda **c: conversation_spec(3, 4, 32, **c), caching)
     assert {trial.verdict for trial in verify(path).claims.trials} == {"PASS"}
     share = run.claims.metric("cached_prompt_share").value
@@ -136,11 +182,7 @@ def test_conversations_are_held_signed_verified_and_their_cache_is_a_number(here
     assert run.simulated
 
 
-def test_a10_the_same_cache_hits_make_a_plain_run_invalid(here, held):
-    def stale(_):
-        # The first six requests are those of the preflight.
-        return lambda n: Script(ttft_ms=1, interval_ms=0.1, cached_tokens=2 if n >= 6 else 0)
-
+def test_a10_the_same_cache_hits_make_a_plain_run_invalid(simulated):
     path, _, _ = simulated(small_spec, stale)
     trials = verify(path).claims.trials
     assert {trial.verdict for trial in trials} == {"INVALID"}
@@ -149,12 +191,10 @@ def test_a10_the_same_cache_hits_make_a_plain_run_invalid(here, held):
 
 def written(folder, trace, **changes):
     """Write a spec with its trace beside it."""
-    value = trace_spec(trace, **changes).to_json()
-    del value["endpoint"]["url"]  # null has no spelling in a spec
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "toy-trace.jsonl").write_bytes(trace.data)
     path = folder / "a.spec.yaml"
-    path.write_text(json.dumps(value), encoding="utf-8")
+    path.write_text(as_written(trace_spec(trace, **changes)), encoding="utf-8")
     return path
 
 

@@ -62,6 +62,8 @@ class Lab:
         self.free_ns = 0
         self.status = Status.OK
         self.held = HELD
+        self.cpu_ns = 1_000
+        self.clock_step_ns = 0
 
     @contextmanager
     def engine(self, *_args, **_options):
@@ -89,7 +91,8 @@ class Lab:
         self.free_ns = epoch + max(record.end_ns for record in records)
         failed = sum(record.status is not Status.OK for record in records)
         errors = (f"{failed} x HTTP 500",) if failed else ()
-        return Offered(tuple(records), epoch, "kernel", errors, 0, 1, 1_000, 10_000, 0)
+        client = (self.cpu_ns, 10_000, self.clock_step_ns)
+        return Offered(tuple(records), epoch, "kernel", errors, 0, 1, *client)
 
 
 @pytest.fixture
@@ -297,6 +300,27 @@ def test_late_connections_are_told_apart_from_a_late_client(lab, tmp_path):
     with pytest.raises(InvalidMeasurement, match="network or engine: p99 dispatch lag") as caught:
         run(lab, spec, tmp_path / "work")
     assert "When the way to the engine is free" in str(caught.value)
+
+
+def test_late_connections_of_a_client_without_a_processor_may_be_its_own_fault(lab, tmp_path):
+    lab.connecting_ns, lab.cpu_ns = 50_000_000, 9_500
+    spec = spec_in_mode("quick", protocol__start_rate=1.0)
+    with pytest.raises(InvalidMeasurement, match="client or network or engine: p99") as caught:
+        run(lab, spec, tmp_path / "work")
+    assert "processor core to itself" in str(caught.value)
+
+
+def test_a_trial_in_which_the_wall_clock_was_set_is_tried_again(lab, tmp_path):
+    def set_once(number):
+        lab.clock_step_ns = 2_000_000 if number == 2 else 0
+
+    lab.before_trial = set_once
+    measured = run(lab, small_spec(), tmp_path / "work")
+    lines = [n.data for n in measured.evidence.journal if n.event == "trial_end"]
+    assert [line["clock_step_ns"] for line in lines[:3]] == [0, 2_000_000, 0]
+    trials = derive(measured.spec, measured.evidence).trials
+    assert [t.verdict for t in trials].count("INVALID") == 1
+    assert trials[2].rate_urps == trials[1].rate_urps
 
 
 def test_a_moment_of_other_load_costs_one_trial_and_no_more(lab, tmp_path):

@@ -133,14 +133,6 @@ def test_how_good_the_client_was_stands_in_the_table_of_trials(demo: Configurati
     assert [[row[place] for place in places] for row in rows] == [["0.020", "0.000", "12"]] * 3
 
 
-def test_what_was_not_counted_of_the_client_says_so(demo: Configuration) -> None:
-    trials = [t.model_copy(update={"client_cpu_percent": None}) for t in demo.claims.trials]
-    claims = demo.claims.model_copy(update={"trials": tuple(trials)})
-    table = details(replace_claims(demo, claims))[0].table
-    assert table is not None
-    assert {row[-1] for row in table[1]} == {"not measured"}
-
-
 def test_every_trial_is_in_the_table_with_its_verdict(demo: Configuration) -> None:
     table = details(demo)[0].table
     assert table is not None

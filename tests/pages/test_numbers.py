@@ -114,12 +114,6 @@ def test_a_client_that_held_nothing_that_could_be_compared_says_so(make: Make) -
     assert rows[2][1] == "not measured: no request was answered in time"
 
 
-def test_a_client_that_was_not_tested_says_so(make: Make) -> None:
-    assert of_the_client(make(self_test=None)) == [
-        ("What the client could hold", "not measured: no self-test is recorded", "", "")
-    ]
-
-
 def test_what_came_from_the_cache_is_a_number_where_it_was_declared(
     make: Make, demo: Configuration
 ) -> None:

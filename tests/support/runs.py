@@ -126,6 +126,17 @@ def small_spec(**changes: Any) -> Spec:
     return parse_spec(small_spec_dict(**changes), source="small_spec")
 
 
+def as_written(spec: Spec) -> str:
+    """Return a spec file of `spec`: what it leaves out is not there, as null has no spelling."""
+
+    def told(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: told(item) for key, item in value.items() if item is not None}
+        return value
+
+    return json.dumps(told(spec.to_json()))
+
+
 MODES: dict[str, dict[str, Any]] = {
     "demo": {},
     "quick": {"mode": "quick", "repeats": 2, "scored": 600, "lead_in": 80, "tail": 120},
@@ -257,7 +268,7 @@ class RunBuilder:
     spread: tuple[float, ...] = (1.0, 1.01, 0.99, 1.005, 0.995)
     power: PowerLog | None = None
     trace: Trace | None = None
-    self_test: SelfTest | None = HELD
+    self_test: SelfTest = HELD
     key: Ed25519PrivateKey = field(default_factory=a_key)
     day: int = 1
     first_trial: int = 1
@@ -341,6 +352,7 @@ class RunBuilder:
                     "engine_alive": True,
                     "stamps": "kernel",
                     "client_cpu_ppm": 123_456,
+                    "clock_step_ns": 0,
                 }
                 plan.append(("trial_start", {**number, **start}))
                 plan.append(("trial_end", {**number, **end}))
@@ -359,7 +371,7 @@ class RunBuilder:
             "accepts_unknown_model": False,
             "repeat_cached_tokens": 0,
             "longest_asked": True,
-            **({} if self.self_test is None else {"self_test": self.self_test.to_json()}),
+            "self_test": self.self_test.to_json(),
         }
 
     def _prompts(self) -> Prompts:

@@ -55,6 +55,10 @@ def test_what_was_cached_may_be_told_of_an_answer_whose_end_was_not_seen() -> No
     check_requests([replace(cut, status=status) for status in (Status.CENSORED, Status.TIMED_OUT)])
 
 
+def test_an_answer_longer_than_asked_is_plausible_and_its_trial_invalid_by_its_own_rule() -> None:
+    check_requests([replace(GOOD, output_asked=1)])
+
+
 def test_clocks_may_disagree_by_their_slack() -> None:
     assert GOOD.sent_ns is not None
     sent = GOOD.due_ns - CLOCK_SLACK_NS
@@ -78,7 +82,6 @@ IMPLAUSIBLE: dict[str, RequestRecord] = {
     "ended before it was sent": replace(
         GOOD, first_ns=None, last_ns=None, end_ns=0, sent_ns=10**9, status=Status.TIMED_OUT
     ),
-    "more tokens than were asked": replace(GOOD, output_asked=1),
     "more tokens in its first event": replace(GOOD, first_tokens=(GOOD.output_tokens or 0) + 1),
     "more cached prompt tokens": replace(GOOD, cached_tokens=GOOD.prompt_asked + 1),
     "cached tokens and no prompt": replace(GOOD, cached_tokens=1, prompt_tokens=None),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,7 +22,7 @@ from tests.support.runs import (
 from tests.trust.test_verify import check, document, evidence_file, gzip, put, refused
 from tokenwatt_site.evidence import RequestRecord, store
 from tokenwatt_site.spec import Spec
-from tokenwatt_site.trace import MAX_TRACE_BYTES, Trace
+from tokenwatt_site.trace import MAX_TRACE_BYTES, Trace, TraceLine, encode, parse
 from tokenwatt_site.workload import Workload
 
 TRACE = a_trace(400)
@@ -177,7 +178,7 @@ def test_a_repeat_beyond_the_end_of_the_trace_is_refused(tmp_path: Path) -> None
         status="interrupted",
         edit_journal=and_the_fifth,
     )
-    refused(builder.write(tmp_path), 7, "400 rows, enough for 4 of the repeats, 85 rows each")
+    refused(builder.write(tmp_path), 6, "400 rows, enough for 4 of the repeats, 85 rows each")
 
 
 @pytest.mark.parametrize(
@@ -196,8 +197,45 @@ def test_a_signed_spec_whose_trace_is_not_below_it_is_refused(
     refused(replace(of_trace(), edit_document=change).write(tmp_path), 5)
 
 
-def test_a_plain_run_has_the_fields_it_always_had(tmp_path: Path) -> None:
+def test_a_plain_run_has_neither_trace_nor_conversation(tmp_path: Path) -> None:
     value = document(RunBuilder(spec=small_spec()).write(tmp_path))
-    assert "trace" not in value["spec"]
+    assert value["spec"]["trace"] is None
     assert "conversation" not in value["spec"]["setup"]
     assert [entry["role"] for entry in value["evidence"]] == ["requests", "journal"]
+
+
+def drawn_out(gap_s: int) -> Trace:
+    """Return a trace of a request a second, of which the rows that are scored are further apart."""
+    gaps_s = [gap_s if 6 <= row <= 24 else 1 for row in range(1, 400)]
+    arrivals = itertools.accumulate(gaps_s, initial=0)
+    return parse(encode([TraceLine(at * 10**9, 20, 8) for at in arrivals]), source="t")
+
+
+def test_the_part_of_a_trace_decides_neither_rate_nor_goodput(tmp_path: Path) -> None:
+    runs = [check(of_trace(drawn_out(gap)).write(tmp_path / str(gap))) for gap in (1, 2)]
+    for run in runs:
+        goodput, boundary = (
+            run.claims.metric(key).value or 0 for key in ("goodput", "boundary_rate")
+        )
+        for trial in run.claims.trials:
+            own = [r for r in run.evidence.requests if r.trial == trial.trial][5:25]
+            window_s = (own[-1].due_ns - own[0].due_ns) / 1e9
+            assert 19 / window_s == pytest.approx(trial.rate_urps / 1e6, rel=1e-5)
+        assert goodput == pytest.approx(8 * boundary)
+    even, apart = (run.claims.metric("goodput").value for run in runs)
+    assert even == pytest.approx(apart, rel=0.15)
+
+
+@pytest.mark.parametrize("gap", [3, 50])
+def test_a_run_of_a_part_that_is_sparser_than_the_trace_is_refused(
+    tmp_path: Path, gap: int
+) -> None:
+    path = of_trace(drawn_out(gap)).write(tmp_path)
+    refused(path, 6, "the scored rows of repeat 1 came at 0.", "times the rate of the whole trace")
+
+
+def test_a_run_whose_scored_rows_all_come_at_once_is_refused(tmp_path: Path) -> None:
+    # The builder measures with lines that are apart; what it stores and signs are these.
+    at_once = Trace(drawn_out(0).data, drawn_out(1).requests)
+    path = of_trace(at_once).write(tmp_path)
+    refused(path, 6, "the scored rows of repeat 1 all come at once")

@@ -8,7 +8,7 @@ import dataclasses
 import json
 import os
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 
 import tokenwatt_site
 from tests.support.runs import (
-    HELD,
     JournalPlan,
     RunBuilder,
+    ToyEngine,
     a_key,
     gpu_spec,
     keyring_of,
@@ -44,7 +44,7 @@ from tokenwatt_site.trust.verify import (
     read_tree,
     verify_run,
 )
-from tokenwatt_site.workload import Workload
+from tokenwatt_site.workload import Realisation, Workload
 
 NO_KEYS = Keyring()
 
@@ -119,6 +119,28 @@ def test_an_interrupted_run_with_a_trial_that_has_no_end_is_valid(tmp_path: Path
 
     run = check(RunBuilder(status="interrupted", edit_journal=cut).write(tmp_path))
     assert run.run.status == "interrupted"
+
+
+class Talkative(ToyEngine):
+    """Never knows when to stop."""
+
+    def serve(
+        self, realisation: Realisation, rate_urps: int, *, repeat: int, trial: int
+    ) -> Iterator[RequestRecord]:
+        for r in super().serve(realisation, rate_urps, repeat=repeat, trial=trial):
+            yield replace(r, output_tokens=r.output_asked + 1)
+
+
+def test_a_run_with_answers_longer_than_asked_is_verified_and_its_trial_invalid(
+    tmp_path: Path,
+) -> None:
+    run = check(RunBuilder(rates_urps=(500_000,), engine=Talkative()).write(tmp_path))
+    (trial,) = run.claims.trials
+    assert (trial.verdict, trial.reason) == (
+        "INVALID",
+        "engine: 85 answers had more tokens than were asked for",
+    )
+    assert not run.claims.slo_met
 
 
 class ResumedRunBuilder(RunBuilder):
@@ -314,6 +336,7 @@ def put(*path: str | int, value: Any) -> Callable[[dict[str, Any]], None]:
 LIES_ABOUT_IDENTITY = {
     "a field of no schema": (put("extra", value=1), "extra"),
     "a wrong type": (put("simulated", value="no"), "simulated"),
+    "a client that was not tested": (put("conditions", "self_test", value=None), "self_test"),
     "a spec that is not valid": (put("spec", "protocol", "repeats", value=0), "repeats"),
     "a setup that is not valid": (put("spec", "setup", "driver", value="a\nb"), "driver"),
     "another configuration id": (put("configuration", value="x-000000000000"), "configuration"),
@@ -693,15 +716,13 @@ LIES_ABOUT_CONDITIONS: dict[str, tuple[RunBuilder, str]] = {
         RunBuilder(edit_document=put("conditions", "self_test", "events_per_s", value=10**6)),
         "conditions.self_test.events_per_s",
     ),
-    "a client that was not tested": (
-        RunBuilder(edit_document=put("conditions", "self_test", value=None)),
-        "conditions.self_test",
-    ),
     "a test that no launch tells": (
-        RunBuilder(
-            self_test=None, edit_document=put("conditions", "self_test", value=HELD.to_json())
-        ),
-        "conditions.self_test",
+        RunBuilder(edit_journal=altered("launch", self_test=None)),
+        "journal line 1.self_test",
+    ),
+    "a template before token ids": (
+        RunBuilder(edit_journal=altered("launch", chat_overhead=5)),
+        "journal line 1.chat_overhead",
     ),
     "a launch without what was read back": (
         RunBuilder(edit_journal=altered("launch", read_back=None)),

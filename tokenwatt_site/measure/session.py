@@ -380,6 +380,7 @@ class _Session:
             stamps=offered.stamps,
             errors=list(offered.errors),
             client_cpu_ppm=offered.cpu_ns * 1_000_000 // max(1, offered.wall_ns),
+            clock_step_ns=offered.clock_step_ns,
         )
         trial = Trial.from_journal(launched.line, start, end, launched.realisation, offered.records)
         return trial, offered.errors
@@ -411,7 +412,7 @@ class _Session:
 
 
 def _mended(found: Fault) -> str:
-    if found.causes == ("client",):
+    if "client" in found.causes:
         return "The client needs a processor core to itself. When other load has ended:"
     return "When the way to the engine is free:"
 

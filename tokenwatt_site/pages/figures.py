@@ -243,7 +243,7 @@ def _trial_table(trials: Sequence[TrialClaim]) -> Table:
             else text.number(t.output_tokens_per_s, 1),
             _known(t.lag_p99_ms, 3),
             _known(t.uncertainty_p99_ms, 3),
-            _known(t.client_cpu_percent, 0),
+            text.number(t.client_cpu_percent, 0),
         )
         for t in trials
     )

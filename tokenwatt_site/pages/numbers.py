@@ -149,13 +149,9 @@ _LIMITED_BY = {
 }
 
 
-def _client_rows(test: SelfTest | None) -> Iterator[NumberRow]:
+def _client_rows(test: SelfTest) -> Iterator[NumberRow]:
     """What the client could hold, and with what error, by its self-test before the load."""
     group, label = "Client, before the load", "What the client could hold"
-    if test is None:
-        why = f"{text.NOT_MEASURED}: no self-test is recorded"
-        yield NumberRow(group, None, label, why, kind="missing")
-        return
     events, limited = f"{test.events_per_s:,}", _LIMITED_BY[test.limited_by]
     yield NumberRow(group, None, label, events, "events/s", limited)
     requests = text.number(test.requests_urps / 1e6, 1)

@@ -24,9 +24,10 @@ def check_journal(run: Run, journal: Sequence[Entry], workload: Workload) -> Non
     """Check that the journal was opened for this run, and tells what the run says of itself.
 
     A trial belongs to the launch before it, which was for its repeat, on an engine process of its
-    own: so repeats are launches. It may lack its end only where it was broken off: `interrupted`,
-    a new launch or nothing follows. A complete run has every repeat of its plan, each with its
-    end, and ends with `close`.
+    own: so repeats are launches, and before each that counts the client was tested. Nothing is
+    added to token ids. A trial may lack its end only where it was broken off: `interrupted`, a new
+    launch or nothing follows. A complete run has every repeat of its plan, each with its end, and
+    ends with `close`.
 
     Raises:
         InputError: naming the line or the field and what was expected there.
@@ -46,6 +47,7 @@ def check_journal(run: Run, journal: Sequence[Entry], workload: Workload) -> Non
             )
         )
     _check_launches(journal)
+    _check_overhead(run, journal)
     _check_prompts(run, journal)
     _check_realisations(run, journal, workload)
     _check_conditions(run, journal)
@@ -158,6 +160,17 @@ def _check_launches(journal: Sequence[Entry]) -> None:
             )
 
 
+def _check_overhead(run: Run, journal: Sequence[Entry]) -> None:
+    """Check that no chat template is told of where there is none: it excuses cached tokens."""
+    if run.spec.endpoint.prompt_kind == "text":
+        return
+    for line in journal:
+        if line.event == "launch":
+            what = "adds tokens to prompts of token ids, which go in as they are"
+            field = f"journal line {line.seq}.chat_overhead"
+            expect_equal(field, line.data.get("chat_overhead"), 0, what)
+
+
 def _check_prompts(run: Run, journal: Sequence[Entry]) -> None:
     """Check that every launch tells its prompts, and that they are what the spec asks with."""
     endpoint, what = run.spec.endpoint, "is not what the spec asks with"
@@ -200,6 +213,6 @@ def _check_conditions(run: Run, journal: Sequence[Entry]) -> None:
     expect_equal("simulated", run.simulated, journal_tells.simulated, what)
     expect_equal("conditions.stamps", run_says["stamps"], journal_tells.stamps, what)
     expect_equal("conditions.read_back", run_says["read_back"], journal_tells.read_back, what)
-    held = journal_tells.self_test
-    told = None if held is None else held.to_json()
-    expect_equal("conditions.self_test", run_says["self_test"], told, what)
+    expect_equal(
+        "conditions.self_test", run_says["self_test"], journal_tells.self_test.to_json(), what
+    )

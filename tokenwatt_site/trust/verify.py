@@ -8,19 +8,20 @@
  5. The schema, the configuration id, the workload's hash: each recomputed. The plan is of a size
     that is drawn.
  6. Evidence: each piece has the digest, size and line count that were signed, and decodes. A trace
-    is there where the setup plays one, and is the one that the workload's hash names.
+    is there where the setup plays one, is the one that the workload's hash names, and its parts
+    stand for the whole of it.
  7. The journal: its chain is whole and ends at the signed head; it opens with this configuration,
     this plan and our seed rule; a trial that lacks its end was broken off, and nothing ends that
     did not start; no two repeats are of one engine process, where it tells its start, and each
-    offers its own realisation; a complete run has them all; each launch tells what its prompts
-    were drawn from, which is what the spec asks with; and what the run says of engine, stamps and
-    read-back stands there.
+    offers its own realisation; a complete run has them all; before each the client was tested, and
+    told is what its prompts were drawn from, which is what the spec asks with; and what the run
+    says of engine, stamps, read-back and that test stands there.
  8. Requests: each trial offered the rows that the workload draws, when due, none left out, none
     of a trial that the journal does not name.
  9. Recomputation: `claims.derive` comes to the file's numbers, |a - b| <= 5e-7 max(|a|, |b|).
-10. Plausibility: no request that ends before it starts or yields more than was asked; no trial that
-    begins before the one before it ended; power from the source and all the boards that are named;
-    dates that are those of the journal.
+10. Plausibility: no request that ends before it starts or is called complete and is not; no trial
+    that begins before the one before it ended; power from the source and all the boards that are
+    named; dates that are those of the journal.
 
 Each refusal is a VerificationError that carries the number, also where what was signed makes our
 own code fail. Not checked, because no file can show it: that the measurement took place. Whoever
@@ -77,6 +78,7 @@ from tokenwatt_site.trust.plausibility import (
     check_power,
     check_requests,
 )
+from tokenwatt_site.validity import require_playable
 from tokenwatt_site.workload import workload_of
 
 KeyState: TypeAlias = Literal["known", "unknown"]
@@ -269,6 +271,7 @@ def _verified(path: Path, document: JsonValue, keyring: Keyring) -> ValidatedRun
         raw = _fetched(path.parent, run.evidence)
         trace = parse_trace(raw["trace"], source=f"{path}: trace") if "trace" in raw else None
         workload = workload_of(run.spec.setup, trace)
+        require_playable(run.spec, workload)
         evidence = Evidence(
             journal=(),
             requests=decode_requests(raw["requests"], source=f"{path}: requests"),
