@@ -26,6 +26,8 @@ from tokenwatt_site.goodput import decide, judge
 from tokenwatt_site.measure import session
 from tokenwatt_site.measure.session import Events
 from tokenwatt_site.simulate.engine import Engine, Request
+from tokenwatt_site.simulate.script import Script, named
+from tokenwatt_site.simulate.server import SimulatedServer
 from tokenwatt_site.simulate.virtual import play
 from tokenwatt_site.spec import Spec
 from tokenwatt_site.trials import Trial, read_trials
@@ -228,3 +230,30 @@ def test_a_measured_boundary_encloses_the_engines_own(
     # 2%: arrivals that shift a little may meet other chunks of prompts in their steps.
     assert passed <= true_boundary_urps(spec, 0) * 1.02, said
     assert true_boundary_urps(spec, lateness_ns(found)) <= failed * 1.02, said
+
+
+def test_a_chat_template_is_measured_and_its_cached_tokens_are_held_against_no_trial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TOKENWATT_KEY_DIR", str(tmp_path / "keys"))
+    monkeypatch.setattr(session, "self_test", lambda *_: HELD)
+    script = named("template:40", Script(model="llama-3.1-8b"))
+    with SimulatedServer(script, engine()) as server:
+        spec = small_spec(
+            endpoint__start="attach",
+            endpoint__url=server.url,
+            endpoint__api="chat",
+            endpoint__model="llama-3.1-8b",
+            setup__engine__name="tokenwatt-simulated",
+            setup__engine__version="simulated",
+            setup__slo=[TTFT | {"limit_ms": 60_000.0}],
+            protocol__start_rate=40.0,
+            protocol__max_rate=40.0,
+        )
+        path, run = measure_and_sign(spec, tmp_path / "work", Events(lambda _: None, print))
+    assert [(t.verdict, t.reason) for t in run.claims.trials] == [("PASS", None)]
+    (trial,) = read_trials(spec, verify(path).evidence)
+    assert trial.chat_overhead == 40
+    # Whole blocks of 16 tokens; preflight has asked already.
+    assert {record.cached_tokens for record in trial.records if record.status is Status.OK} == {32}
