@@ -300,35 +300,37 @@ def workload_of(setup: Setup, trace: Trace | None = None) -> Workload:
                 f" hash: {other.hash}",
             )
         )
+    problems = [] if trace is None else _other_lengths(setup, trace)
     if identity.hash != workload.hash:
-        raise SpecError(
+        of_trace = f", of the trace with sha256 {trace.sha256}" if trace is not None else ""
+        right = "" if problems else workload.hash  # else it would be that of wrong lengths
+        problems.append(
             Problem(
                 "is not the digest of this workload's definition",
                 field="setup.workload.hash",
                 found=identity.hash,
-                expected=workload.hash
-                + (f", of the trace with sha256 {trace.sha256}" if trace is not None else ""),
+                expected=f"{right or 'the digest'}{of_trace}",
             )
         )
-    if trace is not None:
-        _require_lengths(setup, trace)
+    if problems:
+        raise SpecError(*problems)
     return workload
 
 
-def _require_lengths(setup: Setup, trace: Trace) -> None:
-    for field, told, found in (
-        ("input_tokens", setup.input_tokens, trace.lengths("input_tokens")),
-        ("output_tokens", setup.output_tokens, trace.lengths("output_tokens")),
-    ):
-        if told != found:
-            raise SpecError(
-                Problem(
-                    "are not the lengths of the trace",
-                    field=f"setup.{field}",
-                    found=_flow(told),
-                    expected=_flow(found),
-                )
-            )
+def _other_lengths(setup: Setup, trace: Trace) -> list[Problem]:
+    return [
+        Problem(
+            "are not the lengths of the trace",
+            field=f"setup.{field}",
+            found=_flow(told),
+            expected=_flow(found),
+        )
+        for field, told, found in (
+            ("input_tokens", setup.input_tokens, trace.lengths("input_tokens")),
+            ("output_tokens", setup.output_tokens, trace.lengths("output_tokens")),
+        )
+        if told != found
+    ]
 
 
 def _lengths_text(workload: Workload) -> str:

@@ -23,6 +23,7 @@ from tokenwatt_site.errors import (
     InputError,
     Interrupted,
     SpecError,
+    UsageError,
 )
 from tokenwatt_site.evidence import Status
 from tokenwatt_site.measure import session
@@ -198,6 +199,22 @@ def written(folder, trace, **changes):
     return path
 
 
+def test_a_trace_that_is_not_there_is_told_with_the_spec_that_names_it(here):
+    path = written(here, TRACE)
+    (here / "toy-trace.jsonl").unlink()
+    with pytest.raises(UsageError, match=r"spec\.yaml: trace: .*trace\.jsonl: cannot be read"):
+        command.read_trace(path, command.read_spec(path))
+
+
+def test_a_folder_that_leads_elsewhere_gives_no_trace(here):
+    written(here / "elsewhere", TRACE)
+    path = written(here / "specs", TRACE)
+    (here / "specs" / "link").symlink_to(here / "elsewhere")
+    path.write_text(path.read_text().replace("toy-trace.jsonl", "link/toy-trace.jsonl"))
+    with pytest.raises(UsageError, match="leads out of the spec's own folder"):
+        command.read_trace(path, command.read_spec(path))
+
+
 def test_the_trace_of_a_spec_lies_beside_it_also_in_the_folder_of_specs(here):
     written(here / "specs", TRACE)
     name = command.Path("a.spec.yaml")
@@ -242,13 +259,6 @@ def test_another_file_than_the_one_whose_hash_is_in_the_spec_is_refused(here, ot
     path = written(here, TRACE)
     (here / "toy-trace.jsonl").write_bytes(other.data)
     with pytest.raises(SpecError, match=rf"a\.spec\.yaml: setup\.workload\.hash.*{other.sha256}"):
-        command.read_trace(path, command.read_spec(path))
-
-
-def test_a_trace_that_is_not_there_is_named_with_where_it_was_looked_for(here):
-    path = written(here, TRACE)
-    (here / "toy-trace.jsonl").unlink()
-    with pytest.raises(InputError, match=r"toy-trace\.jsonl: cannot be read"):
         command.read_trace(path, command.read_spec(path))
 
 

@@ -116,11 +116,33 @@ def read_trace(name: Path, spec: Spec) -> Trace | None:
         data = fetch(path.parent, _trace_entry(path))
     else:
         file = path.parent / spec.trace
-        source, data = str(file), read_file(file, limit=MAX_TRACE_BYTES)
+        source, data = str(file), _read_trace_file(path, file)
     trace = parse_trace(data, source=source)
     with _in_file(path):
         require_playable(spec, workload_of(spec.setup, trace))
     return trace
+
+
+def _read_trace_file(spec_path: Path, file: Path) -> bytes:
+    if not file.resolve().is_relative_to(spec_path.parent.resolve()):
+        raise UsageError(
+            Problem(
+                "leads out of the spec's own folder",
+                file=str(spec_path),
+                field="trace",
+                found=str(file),
+                remedy="Put the trace beside the spec; symbolic links are not followed.",
+            )
+        )
+    try:
+        return read_file(file, limit=MAX_TRACE_BYTES)
+    except InputError as error:
+        raise UsageError(
+            *(
+                replace(p, what=f"{file}: {p.what}", file=str(spec_path), field="trace")
+                for p in error.problems
+            )
+        ) from error
 
 
 def _trace_entry(path: Path) -> EvidenceFile:
