@@ -266,7 +266,7 @@ def test_late_connections_over_tls_may_be_the_client_s_own_fault():
     assert why.endswith("but a TLS handshake takes its processor too")
 
 
-def test_a_request_that_was_not_sent_was_late_for_as_long_as_it_was_not():
+def test_a12_a_request_that_was_not_sent_was_late_for_as_long_as_it_was_not():
     spec = spec_in_mode("quick")
     builder = replace(BUILDER, spec=spec, rates_urps=(500_000,))
     trial = read_trials(spec, evidence_of(builder))[0]

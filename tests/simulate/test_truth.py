@@ -40,7 +40,6 @@ def test_an_instant_that_never_was_is_null() -> None:
 
 def test_a_line_is_on_disk_as_soon_as_its_request_ended(tmp_path: Path) -> None:
     path = tmp_path / "truth.jsonl"
-    path.write_text("of an earlier server\n", encoding="utf-8")
     with TruthFile(path) as file:
         file.keep(served())
         assert [json.loads(line)["number"] for line in path.read_text("utf-8").splitlines()] == [3]
