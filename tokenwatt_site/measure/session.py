@@ -24,6 +24,7 @@ from tokenwatt_site.errors import (
     InvalidMeasurement,
     Problem,
 )
+from tokenwatt_site.evidence import Status
 from tokenwatt_site.goodput import bracket
 from tokenwatt_site.journal import Entry
 from tokenwatt_site.measure import search
@@ -303,7 +304,7 @@ class _Session:
                 raise EngineError(f"the engine ended in trial {trial.number} ({ended})")
             if outcome != "INVALID":
                 seen.append((rate, outcome))
-                silent = 0 if trial.complete else silent + 1
+                silent = silent + 1 if _is_silent(trial) else 0
                 if silent == MAX_SILENT:
                     raise EngineError(
                         Problem(
@@ -415,6 +416,14 @@ def _mended(found: Fault) -> str:
     if "client" in found.causes:
         return "The client needs a processor core to itself. When other load has ended:"
     return "When the way to the engine is free:"
+
+
+def _is_silent(trial: Trial) -> bool:
+    """Tell whether nothing was answered in full; of a trial stopped early, whether anything was."""
+    ended = [r.status for r in trial.records if r.status is not Status.CENSORED]
+    if ended:
+        return Status.OK not in ended
+    return all(r.first_ns is None for r in trial.records)
 
 
 def _trial_line(trial: Trial, outcome: str, reason: str | None) -> str:
