@@ -3,6 +3,7 @@ from __future__ import annotations
 import resource
 import select
 import socket
+import struct
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -84,6 +85,18 @@ def test_an_idle_connection_that_the_server_closes_is_dropped(
     pool.tend(connection)
     assert connection.closed
     assert pool.take() is None
+
+
+def test_an_idle_connection_that_the_server_resets_is_dropped_at_once(
+    pool: Pool, listener: socket.socket
+) -> None:
+    pool.preconnect(1)
+    accepted, _ = listener.accept()
+    accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    accepted.close()  # with that, a reset
+    ((connection, _),) = pool.poll(5)
+    pool.tend(connection)
+    assert connection.closed
 
 
 def test_one_look_sees_all_that_is_ready(pool: Pool, listener: socket.socket) -> None:

@@ -95,13 +95,17 @@ class Pool:
 
     def tend(self, connection: Connection) -> None:
         """Do what a connection without a request is ready for."""
-        with contextlib.suppress(OSError):  # a request that needs one will tell
+        try:
             if connection.connecting:
                 self.advance(connection)
                 if not connection.connecting:
                     self.keep(connection)
             elif connection.receive()[0] or connection.ended:
                 self.drop(connection)  # closed, or bytes nobody asked for
+        except BlockingIOError:
+            return
+        except OSError:
+            self.drop(connection)  # a request that needs one will tell
 
     def advance(self, connection: Connection) -> None:
         """Go on connecting.
