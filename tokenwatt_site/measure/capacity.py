@@ -26,6 +26,7 @@ from tokenwatt_site.validity import (
     MIN_SENT_SHARE,
     Tolerances,
     highest_rate_urps,
+    lag_ns,
 )
 from tokenwatt_site.workload import Realisation
 
@@ -207,7 +208,7 @@ class Attempt:
         for r in recorded.records:
             if r.due_ns < from_ns or r.sent_ns is None:
                 continue
-            lags.append(r.sent_ns - r.due_ns)
+            lags.append(lag_ns(r))
             if r.status is not Status.OK or r.row not in truth.tokens_ns:
                 continue
             on_time += lags[-1] <= tolerances.lag_ns

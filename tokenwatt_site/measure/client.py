@@ -150,8 +150,7 @@ class _Trial:
         self._log = log
         self._exchanges: list[Exchange] = []
         self._open: deque[Exchange] = deque()  # by deadline; ended ones leave when they lead
-        self._carriers: dict[Exchange, Connection] = {}
-        self._active = 0
+        self._carriers: dict[Exchange, Connection] = {}  # of all that have not ended
         self._ended: list[RequestRecord] = []  # since the watcher's last call
         self._messages: Counter[str] = Counter()
         self._redials = 0
@@ -204,7 +203,7 @@ class _Trial:
             now = self._now()
             self._send_due(now)
             self._expire(now)
-            if self._next_ns == _NEVER_NS and self._active == 0:
+            if self._next_ns == _NEVER_NS and not self._carriers:
                 return False
             if watcher.stops(self._now(), self._next_ns):
                 return True
@@ -267,7 +266,6 @@ class _Trial:
         exchange = Exchange(len(self._exchanges), planned)
         self._exchanges.append(exchange)
         self._open.append(exchange)
-        self._active += 1
         connection = self._pool.take()
         if connection is None:
             self._dial(exchange)
@@ -402,7 +400,6 @@ class _Trial:
         reusable: bool = False,
     ) -> None:
         exchange.fate, exchange.end_ns, exchange.message = fate, end_ns, message
-        self._active -= 1
         self._pool.answering -= exchange.answered
         connection = self._carriers.pop(exchange, None)
         if connection is not None and reusable:
