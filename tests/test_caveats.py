@@ -16,9 +16,9 @@ from tests.support.runs import (
 from tests.test_claims import evidence_of
 from tokenwatt_site.caveats import caveats, circumstances, not_recorded
 from tokenwatt_site.claims import derive
-from tokenwatt_site.evidence import Status
 from tokenwatt_site.journal import GENESIS, Entry
 from tokenwatt_site.prompts import COMMON_WORDS, Ids, Words, common_words
+from tokenwatt_site.records import Status
 from tokenwatt_site.run import MetricClaim, RepeatClaim
 from tokenwatt_site.trials import read_trials
 from tokenwatt_site.workload import workload_of

@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 
 from tests.support.runs import HELD, RunBuilder, conversation_spec, small_spec, spec_in_mode
 from tests.test_goodput import record
-from tokenwatt_site.claims import Evidence, derive, tokens_in_window
-from tokenwatt_site.evidence import Board, PowerLog, PowerSample, Status
+from tokenwatt_site.claims import Evidence, derive
 from tokenwatt_site.journal import Entry
+from tokenwatt_site.power_log import Board, PowerLog, PowerSample
+from tokenwatt_site.records import Status
+from tokenwatt_site.trials import tokens_in_window
 from tokenwatt_site.workload import workload_of
 
 
@@ -236,6 +238,8 @@ def powered(builder, watts, counter=True):
     return PowerLog(
         "nvml",
         "gpu",
+        10**9,
+        10**9,
         tuple(Board(uuid=f"GPU-{i}", name="Test board", limit_mw=700_000) for i in range(2)),
         tuple(
             PowerSample(

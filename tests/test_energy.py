@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tokenwatt_site.energy import window_energy
-from tokenwatt_site.evidence import Board, PowerLog, PowerSample
+from tokenwatt_site.power_log import Board, PowerLog, PowerSample
 
 S = 10**9
 
@@ -21,6 +21,8 @@ def log(*boards, limit_mw=700_000):
     return PowerLog(
         sensor="nvml",
         scope="gpu",
+        period_ns=S,
+        averaging_ns=S,
         boards=tuple(
             Board(uuid=f"GPU-{i}", name="Test board", limit_mw=limit_mw) for i in range(len(boards))
         ),

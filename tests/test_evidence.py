@@ -14,21 +14,14 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from tokenwatt_site.errors import InputError
-from tokenwatt_site.evidence import (
-    MAX_EVIDENCE_BYTES,
-    Board,
-    EvidenceFile,
-    PowerLog,
-    PowerSample,
+from tokenwatt_site.evidence import MAX_EVIDENCE_BYTES, EvidenceFile, fetch, store
+from tokenwatt_site.power_log import Board, PowerLog, PowerSample, decode_power, encode_power
+from tokenwatt_site.records import (
     RequestRecord,
     RequestWriter,
     Status,
-    decode_power,
     decode_requests,
-    encode_power,
     encode_requests,
-    fetch,
-    store,
 )
 
 times = st.integers(0, 2**50)
@@ -137,7 +130,7 @@ BAD_RECORDS = {
     "no_header": b"[1]\n",
     "cut": encode_requests([ONE])[:-1],
     "blank_line": encode_requests([ONE]) + b"\n",
-    "power": encode_power(PowerLog("nvml", "gpu", (), ())),
+    "power": encode_power(PowerLog("nvml", "gpu", 10**9, None, (), ())),
     "other_format": changed(0, lambda h: {**h, "format": "tokenwatt/requests/3"}),
     "other_columns": changed(0, lambda h: {**h, "columns": h["columns"][::-1]}),
     "more_in_the_header": changed(0, lambda h: {**h, "more": 1}),
@@ -172,14 +165,14 @@ BAD_POWER = {
 
 @pytest.mark.parametrize("change", BAD_POWER.values(), ids=BAD_POWER)
 def test_power_headers_of_another_form_are_refused(change: dict[str, Any]) -> None:
-    header = json.loads(encode_power(PowerLog("nvml", "gpu", (), ())))
+    header = json.loads(encode_power(PowerLog("nvml", "gpu", 10**9, None, (), ())))
     data = json.dumps({**header, **change} if change.keys() - {"format"} else change).encode()
     with pytest.raises(InputError):
         decode_power(data + b"\n", source="x")
 
 
 def test_a_sample_of_an_unknown_board_is_refused() -> None:
-    data = encode_power(PowerLog("nvml", "gpu", (), ())) + b"[1,0,2,3]\n"
+    data = encode_power(PowerLog("nvml", "gpu", 10**9, None, (), ())) + b"[1,0,2,3]\n"
     with pytest.raises(InputError, match="board 0"):
         decode_power(data, source="x")
 

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokenwatt_site.evidence import RequestRecord, Status
 from tokenwatt_site.goodput import (
     boundary_urps,
     bracket,
@@ -22,6 +21,7 @@ from tokenwatt_site.goodput import (
     tpot_ns,
     ttft_ns,
 )
+from tokenwatt_site.records import RequestRecord, Status
 from tokenwatt_site.spec import Objective
 
 MS = 1_000_000

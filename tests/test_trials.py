@@ -7,7 +7,7 @@ import pytest
 from tests.support.runs import HELD, RunBuilder, small_spec
 from tests.test_claims import evidence_of
 from tokenwatt_site.errors import InputError
-from tokenwatt_site.evidence import Status
+from tokenwatt_site.records import Status
 from tokenwatt_site.trials import Told, read_trials
 
 SPEC = small_spec()

@@ -16,7 +16,7 @@ from tests.support.runs import (
 )
 from tests.test_claims import evidence_of
 from tokenwatt_site.errors import SpecError
-from tokenwatt_site.evidence import Status
+from tokenwatt_site.records import Status
 from tokenwatt_site.trace import TraceLine, encode, parse
 from tokenwatt_site.trials import read_trials
 from tokenwatt_site.validity import (

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 
 from tokenwatt_site.canonical import JsonValue
 from tokenwatt_site.energy import WindowEnergy
-from tokenwatt_site.evidence import Status
 from tokenwatt_site.journal import Entry
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.prompts import Prompts, Words, prompts_of
+from tokenwatt_site.records import Status
 from tokenwatt_site.run import MetricClaim, NotCovered, RepeatClaim, SelfTest
 from tokenwatt_site.spec import MIN_SCORED, MIN_WINDOW_S, NOT_RECORDED, Spec
 from tokenwatt_site.trace import Trace

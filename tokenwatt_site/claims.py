@@ -6,13 +6,11 @@ another language come to the same numbers.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
-from tokenwatt_site import statistics
+from tokenwatt_site.bandwidth_claims import bandwidth_claims
 from tokenwatt_site.caveats import caveats, circumstances, energy_notes
-from tokenwatt_site.energy import MAX_GAP_PERIODS, WindowEnergy, window_energy
-from tokenwatt_site.evidence import PowerLog, RequestRecord, Status
+from tokenwatt_site.energy_claims import energy_claims, trial_energy
 from tokenwatt_site.goodput import (
     at_quantile,
     boundary_urps,
@@ -23,6 +21,8 @@ from tokenwatt_site.goodput import (
     sorted_values,
 )
 from tokenwatt_site.metrics import METRICS
+from tokenwatt_site.pooled import absent, pooled
+from tokenwatt_site.records import Status
 from tokenwatt_site.run import (
     Claims,
     Distribution,
@@ -32,10 +32,10 @@ from tokenwatt_site.run import (
     TrialClaim,
 )
 from tokenwatt_site.spec import Spec
-from tokenwatt_site.trials import Evidence, Trial, read_trials
+from tokenwatt_site.trials import Evidence, Trial, read_trials, tokens_in_window
 from tokenwatt_site.validity import highest_rate_urps, lag_ns, stamp_ns, verdict
 
-__all__ = ["Evidence", "derive", "tokens_in_window"]
+__all__ = ["Evidence", "derive"]
 
 
 def derive(spec: Spec, evidence: Evidence) -> Claims:
@@ -46,17 +46,18 @@ def derive(spec: Spec, evidence: Evidence) -> Claims:
         SpecError: the workload of the spec is not one that the generator can draw.
     """
     trials = read_trials(spec, evidence)
-    claimed = tuple(_trial_claim(spec, trial) for trial in trials)
+    claimed = tuple(_trial_claim(spec, evidence, trial) for trial in trials)
     repeats, tops = _repeats(spec, trials, claimed)
-    energies = _window_energies(spec, evidence.power, tops)
+    energy = energy_claims(spec, evidence, tops)
+    traffic = bandwidth_claims(spec, evidence, tops, energy.energies)
     metrics = (
         *_rates(spec, trials, repeats, tops),
         *_latencies(spec, tops),
         *_shares(spec, tops),
         *_cached(spec, tops),
-        *_energy(evidence, tops, energies),
-        _absent("mbu", "bytes per decode step are neither modelled nor measured by this version"),
-        _absent("accuracy", "the accuracy gate was not run: this version measures speed alone"),
+        *energy.metrics,
+        *traffic.metrics,
+        absent("accuracy", "the accuracy gate was not run: this version measures speed alone"),
     )
     return Claims(
         slo_met=bool(tops) and all(r.highest_pass_urps is not None for r in repeats),
@@ -64,18 +65,21 @@ def derive(spec: Spec, evidence: Evidence) -> Claims:
         repeats=repeats,
         metrics=metrics,
         distributions=_distributions(tops),
+        boards=energy.boards,
+        outcomes=(*energy.outcomes, *traffic.outcomes),
         not_covered=(
             *caveats(spec, repeats, metrics),
             *circumstances(spec, evidence.journal, trials, evidence.trace),
-            *energy_notes(energies),
+            *energy_notes(energy.energies),
         ),
     )
 
 
-def _trial_claim(spec: Spec, trial: Trial) -> TrialClaim:
+def _trial_claim(spec: Spec, evidence: Evidence, trial: Trial) -> TrialClaim:
     outcome, reason = verdict(spec, trial)
     lags, uncertainty_ns = [lag_ns(r) for r in trial.records], stamp_ns(trial)
     start, end = trial.window_ns
+    energy = None if trial.stopped_early else trial_energy(spec, evidence, trial)
     delivered = None if trial.stopped_early else tokens_in_window(trial.records, start, end)
     return TrialClaim(
         repeat=trial.repeat,
@@ -105,27 +109,9 @@ def _trial_claim(spec: Spec, trial: Trial) -> TrialClaim:
         lag_p99_ms=quantile(lags, 0.99) / 1e6 if lags else None,
         uncertainty_p99_ms=None if uncertainty_ns is None else uncertainty_ns / 1e6,
         client_cpu_percent=trial.client_cpu_ppm / 1e4,
+        energy_j=None if energy is None or energy.energy_mj is None else energy.energy_mj / 1e3,
         started=trial.started,
     )
-
-
-def tokens_in_window(records: Sequence[RequestRecord], start_ns: int, end_ns: int) -> float:
-    """Return the output tokens that arrived in [start_ns, end_ns].
-
-    The first event's tokens arrive at first_ns, the others evenly from there to last_ns.
-    """
-    parts = []
-    for r in records:
-        if r.first_ns is None or r.last_ns is None or r.output_tokens is None:
-            continue
-        first = r.first_tokens or 1
-        span = r.last_ns - r.first_ns
-        at_first = first if span > 0 else r.output_tokens
-        parts.append(float(at_first) if start_ns <= r.first_ns <= end_ns else 0.0)
-        inside = min(r.last_ns, end_ns) - max(r.first_ns, start_ns)
-        if span > 0 and inside > 0:
-            parts.append((r.output_tokens - first) * inside / span)
-    return math.fsum(parts)
 
 
 def _repeats(
@@ -162,15 +148,15 @@ def _repeats(
 def _rates(
     spec: Spec, trials: Sequence[Trial], repeats: Sequence[RepeatClaim], tops: Sequence[Trial]
 ) -> tuple[MetricClaim, ...]:
-    passing = _pooled("highest_pass_rate", [t.rate_urps / 1e6 for t in tops])
+    passing = pooled("highest_pass_rate", [t.rate_urps / 1e6 for t in tops])
     found = [r for r in repeats if r.boundary_urps is not None]
     if len(found) < len(repeats) or not repeats:
         reason = _open_reason(spec, trials, repeats)
         return (
-            _absent("goodput", reason),
-            _absent("boundary_rate", reason),
-            passing if tops else _absent("highest_pass_rate", reason),
-            _absent("input_throughput", reason),
+            absent("goodput", reason),
+            absent("boundary_rate", reason),
+            passing if tops else absent("highest_pass_rate", reason),
+            absent("input_throughput", reason),
         )
     rates = [(r.boundary_urps or 0) / 1e6 for r in repeats]
     complete = [t.complete / t.realisation.scored for t in tops]
@@ -180,10 +166,10 @@ def _rates(
     ]
     inputs = [rate * t.realisation.mean_input_tokens for rate, t in zip(rates, tops, strict=True)]
     return (
-        _pooled("goodput", outputs),
-        _pooled("boundary_rate", rates),
+        pooled("goodput", outputs),
+        pooled("boundary_rate", rates),
         passing,
-        _pooled("input_throughput", inputs),
+        pooled("input_throughput", inputs),
     )
 
 
@@ -229,18 +215,18 @@ def _latency(key: str, q: float, tops: Sequence[Trial]) -> MetricClaim:
     values = [order_statistic(key, trial.scored, q) for trial in tops]
     known = [value / 1e6 for value in values if value is not None]
     if not tops:
-        return _absent(key, "no trial met the SLO", label)
+        return absent(key, "no trial met the SLO", label)
     if len(known) < len(tops):
-        return _absent(key, "undefined, or beyond what was seen to end", label)
-    return _pooled(key, known, label)
+        return absent(key, "undefined, or beyond what was seen to end", label)
+    return pooled(key, known, label)
 
 
 def _shares(spec: Spec, tops: Sequence[Trial]) -> tuple[MetricClaim, ...]:
     if not tops:
-        return tuple(_absent(key, "no trial met the SLO") for key in ("attainment", "complete"))
+        return tuple(absent(key, "no trial met the SLO") for key in ("attainment", "complete"))
     return (
-        _pooled("attainment", [100 * _within_all(spec, t) / t.realisation.scored for t in tops]),
-        _pooled("complete", [100 * t.complete / t.realisation.scored for t in tops]),
+        pooled("attainment", [100 * _within_all(spec, t) / t.realisation.scored for t in tops]),
+        pooled("complete", [100 * t.complete / t.realisation.scored for t in tops]),
     )
 
 
@@ -250,62 +236,20 @@ def _cached(spec: Spec, tops: Sequence[Trial]) -> tuple[MetricClaim, ...]:
     if spec.setup.conversation is None:
         return ()
     if not tops:
-        return (_absent(key, "no trial met the SLO"),)
+        return (absent(key, "no trial met the SLO"),)
     shares = []
     for trial in tops:
         # An engine may leave the count out where it is 0.
         told = [r for r in trial.scored if r.prompt_tokens]
         cached = [r.cached_tokens for r in told if r.cached_tokens is not None]
         if not cached:
-            return (_absent(key, "the engine does not tell"),)
+            return (absent(key, "the engine does not tell"),)
         shares.append(100 * sum(cached) / sum(r.prompt_tokens or 0 for r in told))
-    return (_pooled(key, shares),)
+    return (pooled(key, shares),)
 
 
 def _within_all(spec: Spec, trial: Trial) -> int:
     return sum(meets_all(spec.setup.slo, r) for r in trial.scored)
-
-
-def _window_energies(
-    spec: Spec, power: PowerLog | None, tops: Sequence[Trial]
-) -> tuple[WindowEnergy, ...]:
-    """Return the energy of each repeat's window; empty where no board was read."""
-    if power is None or spec.setup.power.sensor == "none":
-        return ()
-    max_gap_ns = round(MAX_GAP_PERIODS * 1e9 / spec.setup.power.rate_hz)
-    return tuple(
-        window_energy(
-            power,
-            trial.epoch_ns + trial.window_ns[0],
-            trial.epoch_ns + trial.window_ns[1],
-            max_gap_ns=max_gap_ns,
-        )
-        for trial in tops
-    )
-
-
-def _energy(
-    evidence: Evidence, tops: Sequence[Trial], energies: Sequence[WindowEnergy]
-) -> tuple[MetricClaim, ...]:
-    keys = ("tokens_per_joule", "joules_per_token", "board_power")
-    if not energies:
-        told = str(evidence.journal[0].data.get("power_reason") or "no power log")
-        why = told if evidence.power is None else "no trial met the SLO"
-        return tuple(_absent(key, why) for key in keys)
-    per_joule, watts = [], []
-    for trial, energy in zip(tops, energies, strict=True):
-        if energy.energy_mj is None or energy.energy_mj <= 0:
-            why = energy.reason or "the boards reported no energy"
-            return tuple(_absent(key, why) for key in keys)
-        start, end = trial.window_ns
-        tokens = tokens_in_window(trial.records, start, end)
-        per_joule.append(tokens / (energy.energy_mj / 1e3))
-        watts.append((energy.mean_power_mw(end - start) or 0.0) / 1e3)
-    return (
-        _pooled("tokens_per_joule", per_joule),
-        _pooled("joules_per_token", [1 / value for value in per_joule if value > 0]),
-        _pooled("board_power", watts),
-    )
 
 
 def _distributions(tops: Sequence[Trial]) -> tuple[Distribution, ...]:
@@ -321,25 +265,3 @@ def _distributions(tops: Sequence[Trial]) -> tuple[Distribution, ...]:
         if values_ms:
             result.append(Distribution(key=key, n=n, values_ms=values_ms))
     return tuple(result)
-
-
-def _pooled(key: str, values: Sequence[float], label: str | None = None) -> MetricClaim:
-    if not values or (METRICS[key].pooling == "geometric" and min(values) <= 0):
-        return _absent(key, "nothing above zero was measured", label)
-    pooled = statistics.pool(values, METRICS[key].pooling)
-    return MetricClaim(
-        key=key,
-        label=label or METRICS[key].label,
-        value=pooled.value,
-        repeats=tuple(values),
-        low=pooled.low,
-        high=pooled.high,
-        new_launch_low=pooled.new_launch_low,
-        new_launch_high=pooled.new_launch_high,
-    )
-
-
-def _absent(key: str, reason: str, label: str | None = None) -> MetricClaim:
-    return MetricClaim(
-        key=key, label=label or METRICS[key].label, value=None, repeats=(), reason=reason
-    )

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from operator import itemgetter
 
-from tokenwatt_site.evidence import PowerLog, PowerSample
+from tokenwatt_site.power_log import PowerLog, PowerSample
 
 MAX_GAP_PERIODS = 3
 """Samples this many periods apart still enclose something."""

@@ -58,6 +58,8 @@ class TrialClaim(Model):
     uncertainty_p99_ms: float | None
     client_cpu_percent: float
     """Processor time of the thread that sent, of the time that the trial took."""
+    energy_j: float | None
+    """Of all boards over the scored window, idle share included; null: see `metrics`."""
     started: str
 
 
@@ -102,6 +104,39 @@ class Distribution(Model):
     values_ms: tuple[float, ...]
 
 
+class BoardClaim(Model):
+    """One board over one repeat's window; null where the instrument does not tell.
+
+    `held_back` says in words why its clocks were below what they could be, with the share of the
+    samples that say so.
+    """
+
+    repeat: int
+    uuid: str
+    name: str
+    energy_j: float | None
+    mean_power_w: float | None
+    limit_w: float | None
+    sm_mhz: float | None
+    memory_mhz: float | None
+    celsius: float | None
+    held_back: tuple[tuple[str, float], ...]
+
+
+Level: TypeAlias = Literal["warn", "not reconciled", "withheld", "INVALID"]
+
+
+class Outcome(Model):
+    """What a check of physics said of a number: a metric's key, how grave, and why, in words.
+
+    A withheld or INVALID number is not shown; a run with an INVALID one does not rank.
+    """
+
+    key: str
+    level: Level
+    text: str
+
+
 class NotCovered(Model):
     what: str
     why: str
@@ -115,6 +150,8 @@ class Claims(Model):
     repeats: tuple[RepeatClaim, ...]
     metrics: tuple[MetricClaim, ...]
     distributions: tuple[Distribution, ...]
+    boards: tuple[BoardClaim, ...]
+    outcomes: tuple[Outcome, ...]
     not_covered: tuple[NotCovered, ...]
 
     @property

@@ -56,6 +56,21 @@ API_PATHS: Mapping[Api, str] = MappingProxyType(
 """Where each API answers, below the base of an engine's address."""
 
 
+def _variable_name(text: str) -> str:
+    # A key put here by mistake would be published, so what is no plain name is not shown either.
+    if not re.fullmatch(r"[A-Z][A-Z0-9_]{0,99}", text):
+        raise ValueError("the name of an environment variable (A-Z, 0-9, _), not the secret in it")
+    return no_secret(text)
+
+
+VariableName: TypeAlias = Annotated[str, AfterValidator(_variable_name)]
+BaseUrl: TypeAlias = Annotated[
+    str,
+    Field(pattern=r"^https?://[^\s/@]+(/[^\s@]*)?$", max_length=300),
+    AfterValidator(no_secret),
+]
+
+
 class Accelerator(Model):
     """The boards, per replica set as a whole. `model: CPU` is a class of its own."""
 
@@ -136,14 +151,19 @@ class Objective(Model):
 METRIC_ORDER = ("ttft", "tpot", "e2e")
 
 
+PowerSensor: TypeAlias = Literal["nvml", "dcgm", "amd", "rapl", "redfish", "none"]
+PowerScope: TypeAlias = Literal["gpu", "module", "cpu", "host", "none"]
+
+
 class PowerSource(Model):
     """Which instrument, what it covers, how often it is read.
 
-    At most once a second: energy counters that are polled faster fall short.
+    At most once a second: energy counters that are polled faster fall short. `scope`: the GPU
+    boards; modules, with the processor beside each GPU; processor packages; or whole hosts.
     """
 
-    sensor: Literal["nvml", "none"]
-    scope: Literal["gpu", "module", "none"]
+    sensor: PowerSensor
+    scope: PowerScope
     rate_hz: Annotated[float, Field(ge=0, le=1)]
 
     @model_validator(mode="after")
@@ -151,6 +171,28 @@ class PowerSource(Model):
         told = (self.sensor != "none", self.scope != "none", self.rate_hz > 0)
         if len(set(told)) != 1:
             raise ValueError("sensor, scope and rate_hz go together: none, none and 0, or all set")
+        return self
+
+
+class Instrument(Model):
+    """Where an instrument is asked. Not identity.
+
+    Those of `setup.power.sensor` make the published energy; any other is read beside it and shown
+    apart. `url` is that of an exporter's metrics or of a Redfish chassis; the variables name what
+    holds user and password, which are in no file.
+    """
+
+    sensor: Literal["nvml", "dcgm", "amd", "rapl", "redfish"]
+    url: BaseUrl | None = None
+    user_variable: VariableName | None = None
+    password_variable: VariableName | None = None
+
+    @model_validator(mode="after")
+    def _asked_where_it_is(self) -> Instrument:
+        if (self.url is None) == (self.sensor in {"dcgm", "redfish"}):
+            raise ValueError("url goes with sensor: dcgm and sensor: redfish, and with no other")
+        if (self.user_variable is None) != (self.password_variable is None):
+            raise ValueError("user_variable and password_variable go together")
         return self
 
 
@@ -216,13 +258,6 @@ class Setup(GrowingModel):
         return self.accelerator.model.upper() == "CPU"
 
 
-def _variable_name(text: str) -> str:
-    # A key put here by mistake would be published, so what is no plain name is not shown either.
-    if not re.fullmatch(r"[A-Z][A-Z0-9_]{0,99}", text):
-        raise ValueError("the name of an environment variable (A-Z, 0-9, _), not the secret in it")
-    return no_secret(text)
-
-
 def _relative_path(text: str) -> str:
     # All of a spec is published: an absolute path would tell how a machine is laid out.
     if re.match(r"[/\\~]|[A-Za-z]:", text):
@@ -237,24 +272,20 @@ class Endpoint(Model):
     `prompt` is what completions are asked with, token ids where it is absent; chat takes text.
     `tokenizer` is the model's tokenizer.json, by which text has exact lengths: a path from the
     folder in which the command runs. Where it is absent the engine's own /tokenize is asked.
+    `model_files` is the folder of the model's config.json, by which bytes per step are modelled, a
+    path from that folder too.
     """
 
     start: Literal["launch", "attach"]
-    url: (
-        Annotated[
-            str,
-            Field(pattern=r"^https?://[^\s/@]+(/[^\s@]*)?$", max_length=300),
-            AfterValidator(no_secret),
-        ]
-        | None
-    ) = None
+    url: BaseUrl | None = None
     api: Api
     model: Line
     vocabulary: Annotated[int, Field(ge=1000, le=10_000_000)]
     ready_timeout_s: Annotated[int, Field(ge=1, le=7200)] = 600
-    api_key_variable: Annotated[str, AfterValidator(_variable_name)] | None = None
+    api_key_variable: VariableName | None = None
     prompt: Literal["ids", "text"] | None = None
     tokenizer: Annotated[Line, AfterValidator(_relative_path)] | None = None
+    model_files: Annotated[Line, AfterValidator(_relative_path)] | None = None
 
     @property
     def prompt_kind(self) -> Literal["ids", "text"]:
@@ -349,12 +380,20 @@ class Spec(Model):
     endpoint: Endpoint
     protocol: Protocol
     trace: Annotated[str, Field(max_length=200), AfterValidator(_below_the_spec)] | None = None
+    instruments: Annotated[tuple[Instrument, ...], Field(max_length=64)] = ()
 
     @model_validator(mode="after")
     def _launchable(self) -> Spec:
         argv = self.setup.engine.argv
         if self.endpoint.start == "launch" and not any("{port}" in part for part in argv):
             raise ValueError("endpoint.start: launch needs setup.engine.argv with {port} in it")
+        return self
+
+    @model_validator(mode="after")
+    def _source_of_power_is_known(self) -> Spec:
+        sensor = self.setup.power.sensor
+        if sensor in {"dcgm", "redfish"} and sensor not in {i.sensor for i in self.instruments}:
+            raise ValueError(f"setup.power.sensor: {sensor} needs an instrument that says its url")
         return self
 
     @model_validator(mode="after")

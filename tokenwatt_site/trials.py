@@ -5,6 +5,7 @@ A verdict is a fact about one trial on one realisation: PASS, FAIL, or INVALID w
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
@@ -14,10 +15,13 @@ from typing import Literal
 from pydantic import ValidationError
 
 from tokenwatt_site.canonical import JsonValue, canonical_bytes
+from tokenwatt_site.engine_log import EngineLog
 from tokenwatt_site.errors import InputError, Problem
-from tokenwatt_site.evidence import PowerLog, RequestRecord, Status
 from tokenwatt_site.goodput import Judgement, decide, judge
 from tokenwatt_site.journal import Entry
+from tokenwatt_site.model_shape.document import ModelDocument
+from tokenwatt_site.power_log import PowerLog
+from tokenwatt_site.records import RequestRecord, Status
 from tokenwatt_site.run import SIMULATED_ENGINE, SelfTest
 from tokenwatt_site.spec import Objective, Spec
 from tokenwatt_site.trace import Trace
@@ -28,13 +32,23 @@ from tokenwatt_site.workload import Realisation, workload_of
 class Evidence:
     """All that a run is derived from, decoded.
 
-    `power` is None where no board was read, `trace` where the workload plays none.
+    Attributes:
+        journal: every line.
+        requests: every record.
+        power: what `setup.power.sensor` read; None where it read nothing.
+        trace: what the workload plays; None where it plays none.
+        beside: what other instruments read, each with its own scope.
+        engine: the engine's own counters; None where it exports none.
+        model: the model's own files; None where the spec names none.
     """
 
     journal: tuple[Entry, ...]
     requests: tuple[RequestRecord, ...]
     power: PowerLog | None
     trace: Trace | None = None
+    beside: tuple[PowerLog, ...] = ()
+    engine: EngineLog | None = None
+    model: ModelDocument | None = None
 
 
 _NO_FAILURE = frozenset({Status.OK, Status.CENSORED})
@@ -256,6 +270,25 @@ def read_trials(spec: Spec, evidence: Evidence) -> tuple[Trial, ...]:
             )
         )
     return tuple(trials)
+
+
+def tokens_in_window(records: Sequence[RequestRecord], start_ns: int, end_ns: int) -> float:
+    """Return the output tokens that arrived in [start_ns, end_ns].
+
+    The first event's tokens arrive at first_ns, the others evenly from there to last_ns.
+    """
+    parts = []
+    for r in records:
+        if r.first_ns is None or r.last_ns is None or r.output_tokens is None:
+            continue
+        first = r.first_tokens or 1
+        span = r.last_ns - r.first_ns
+        at_first = first if span > 0 else r.output_tokens
+        parts.append(float(at_first) if start_ns <= r.first_ns <= end_ns else 0.0)
+        inside = min(r.last_ns, end_ns) - max(r.first_ns, start_ns)
+        if span > 0 and inside > 0:
+            parts.append((r.output_tokens - first) * inside / span)
+    return math.fsum(parts)
 
 
 def _key(line: Entry) -> tuple[int, int]:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, TypeAlias
 
-from tokenwatt_site.evidence import RequestRecord, Status
 from tokenwatt_site.goodput import decide, quantile
+from tokenwatt_site.records import RequestRecord, Status
 from tokenwatt_site.run import SelfTest, Verdict
 from tokenwatt_site.spec import MIN_WINDOW_S, Spec
 from tokenwatt_site.trials import Trial

@@ -14,13 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
-from tokenwatt_site.evidence import (
-    RequestRecord,
-    Status,
-    decode_requests,
-    encode_requests,
-    store,
-)
+from tokenwatt_site.evidence import store
+from tokenwatt_site.records import RequestRecord, Status, decode_requests, encode_requests
 
 REQUESTS = 45_000
 ROUNDS = 3

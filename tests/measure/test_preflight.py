@@ -20,7 +20,6 @@ from tests.measure.stub_engine import (
 )
 from tests.support.runs import small_spec_dict
 from tokenwatt_site.errors import EngineError, EnvironmentProblem, ReadBackError
-from tokenwatt_site.evidence import Board
 from tokenwatt_site.measure.endpoint import EngineFacts
 from tokenwatt_site.measure.power import ScriptedMeter
 from tokenwatt_site.measure.preflight import (
@@ -29,6 +28,7 @@ from tokenwatt_site.measure.preflight import (
     preflight,
     require_descriptors,
 )
+from tokenwatt_site.power_log import Board
 from tokenwatt_site.spec import Spec, parse_spec
 
 FACTS = EngineFacts("llama.cpp", "b1", "c0ffee", ("toy", "other"), 4096, None, None)

@@ -21,14 +21,15 @@ from tokenwatt_site.errors import (
     InvalidMeasurement,
     UsageError,
 )
-from tokenwatt_site.evidence import Board, Status
 from tokenwatt_site.measure import session, workfolder
 from tokenwatt_site.measure.client import Offered
 from tokenwatt_site.measure.endpoint import EngineFacts
 from tokenwatt_site.measure.power import ScriptedMeter
 from tokenwatt_site.measure.preflight import Preflight
 from tokenwatt_site.measure.session import Events, measure
+from tokenwatt_site.power_log import Board
 from tokenwatt_site.prompts import COMMON_WORDS, Ids, prompts_of
+from tokenwatt_site.records import Status
 
 LAUNCH = {"endpoint__start": "launch"}
 ATTACH = {"endpoint__start": "attach", "endpoint__url": "http://127.0.0.1:9"}

@@ -6,8 +6,8 @@ import pytest
 
 from tests.measure.test_exchange import exchange
 from tokenwatt_site.errors import EnvironmentProblem
-from tokenwatt_site.evidence import RequestRecord, Status, decode_requests
 from tokenwatt_site.measure.workfolder import WorkFolder
+from tokenwatt_site.records import RequestRecord, Status, decode_requests
 
 
 def record() -> RequestRecord:

@@ -18,7 +18,8 @@ from tests.support.runs import (
     spec_in_mode,
 )
 from tokenwatt_site.configuration import Configuration, group
-from tokenwatt_site.evidence import Board, PowerLog, PowerSample, RequestRecord, Status
+from tokenwatt_site.power_log import Board, PowerLog, PowerSample
+from tokenwatt_site.records import RequestRecord, Status
 from tokenwatt_site.run import ClaimsOnlyRecord
 from tokenwatt_site.trust.keyring import Keyring
 from tokenwatt_site.trust.verify import load_claims_only, verify_run
@@ -145,4 +146,4 @@ def a_power_log() -> PowerLog:
         for second in range(120)
         for board in range(4)
     )
-    return PowerLog("nvml", "gpu", boards, samples)
+    return PowerLog("nvml", "gpu", 10**9, None, boards, samples)

@@ -14,20 +14,13 @@ from typing import Any, Literal
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tokenwatt_site.claims import Evidence, derive
-from tokenwatt_site.evidence import (
-    Board,
-    PowerLog,
-    PowerSample,
-    RequestRecord,
-    Status,
-    encode_power,
-    encode_requests,
-    store,
-)
+from tokenwatt_site.evidence import store
 from tokenwatt_site.goodput import decide, judge
 from tokenwatt_site.journal import Event, Journal
 from tokenwatt_site.lengths import Conversation
+from tokenwatt_site.power_log import Board, PowerLog, PowerSample, encode_power
 from tokenwatt_site.prompts import COMMON_WORDS, SEED_RULE, Ids, Prompts, Words, common_words
+from tokenwatt_site.records import RequestRecord, Status, encode_requests
 from tokenwatt_site.run import SIMULATED_ENGINE, Conditions, Run, SelfTest, signed_bytes
 from tokenwatt_site.spec import Objective, Spec, parse_spec
 from tokenwatt_site.trace import Trace, TraceLine, encode, parse
@@ -514,6 +507,8 @@ def steady_power(seconds: int, *, boards: int = 2, power_mw: int = 300_000) -> P
     return PowerLog(
         sensor="nvml",
         scope="gpu",
+        period_ns=10**9,
+        averaging_ns=10**9,
         boards=tuple(
             Board(uuid=f"GPU-{index}", name="Toy GPU", limit_mw=400_000) for index in range(boards)
         ),

@@ -31,8 +31,8 @@ from tests.support.runs import (
 )
 from tokenwatt_site.canonical import JsonValue, canonical_bytes, sha256_hex
 from tokenwatt_site.errors import InputError, VerificationError
-from tokenwatt_site.evidence import RequestRecord, Status
 from tokenwatt_site.prompts import Ids, Words, common_words
+from tokenwatt_site.records import RequestRecord, Status
 from tokenwatt_site.run import RUN_SCHEMA, signed_bytes
 from tokenwatt_site.spec import Spec
 from tokenwatt_site.trust import consistency, verify

@@ -28,12 +28,14 @@ from tokenwatt_site.errors import (
     TokenwattError,
     UsageError,
 )
-from tokenwatt_site.evidence import EvidenceFile, encode_power, encode_requests, fetch, store
+from tokenwatt_site.evidence import EvidenceFile, fetch, store
 from tokenwatt_site.files import put, put_new
 from tokenwatt_site.journal import head
 from tokenwatt_site.measure.session import Events, kept, measure
 from tokenwatt_site.measure.tokenizer import prompts_by_file
 from tokenwatt_site.measure.workfolder import Measured
+from tokenwatt_site.power_log import encode_power
+from tokenwatt_site.records import encode_requests
 from tokenwatt_site.run import Run
 from tokenwatt_site.schema import validation_problems
 from tokenwatt_site.spec import Role, Spec, load_spec, parse_spec

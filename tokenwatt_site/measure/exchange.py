@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tokenwatt_site.evidence import RequestRecord, Status
 from tokenwatt_site.measure.framing import ResponseFraming
 from tokenwatt_site.measure.stream import StreamParser, StreamSummary, error_text
+from tokenwatt_site.records import RequestRecord, Status
 
 _MAX_PLAIN_BYTES = 64 << 10
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from tokenwatt_site import accelerators
 from tokenwatt_site.canonical import clean_text
 from tokenwatt_site.errors import EngineError, EnvironmentProblem, Problem, ReadBackError
-from tokenwatt_site.evidence import Board
 from tokenwatt_site.measure.descriptors import allow
 from tokenwatt_site.measure.endpoint import EngineFacts, Prober, Reply
 from tokenwatt_site.measure.power import PowerMeter
+from tokenwatt_site.power_log import Board
 from tokenwatt_site.run import ReadBack
 from tokenwatt_site.spec import NOT_RECORDED, Accelerator, Protocol, Spec
 

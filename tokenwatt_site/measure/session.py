@@ -24,7 +24,6 @@ from tokenwatt_site.errors import (
     InvalidMeasurement,
     Problem,
 )
-from tokenwatt_site.evidence import Status
 from tokenwatt_site.goodput import bracket
 from tokenwatt_site.journal import Entry
 from tokenwatt_site.measure import search
@@ -41,6 +40,7 @@ from tokenwatt_site.measure.tokenizer import prompts_for
 from tokenwatt_site.measure.trial import Progress, run_trial
 from tokenwatt_site.measure.workfolder import Measured, WorkFolder
 from tokenwatt_site.prompts import SEED_RULE, Prompts, Words, trial_key
+from tokenwatt_site.records import Status
 from tokenwatt_site.run import SelfTest
 from tokenwatt_site.spec import Spec
 from tokenwatt_site.trace import Trace

@@ -8,23 +8,16 @@ import platform
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
 from tokenwatt_site import __version__
 from tokenwatt_site.canonical import canonical_bytes, read_file
 from tokenwatt_site.errors import EnvironmentProblem, Problem
-from tokenwatt_site.evidence import (
-    PowerLog,
-    RequestRecord,
-    RequestWriter,
-    decode_power,
-    decode_requests,
-    encode_power,
-    encode_requests,
-)
 from tokenwatt_site.journal import Journal
+from tokenwatt_site.power_log import PowerLog, decode_power, encode_power
+from tokenwatt_site.records import RequestRecord, RequestWriter, decode_requests, encode_requests
 from tokenwatt_site.run import Conditions, ReadBack
 from tokenwatt_site.spec import Spec
 from tokenwatt_site.trace import MAX_TRACE_BYTES, Trace
@@ -180,7 +173,7 @@ class WorkFolder:
                 Problem("the boards changed between repeats", file=str(self.path))
             )
         samples = tuple(sample for log in logs for sample in log.samples)
-        return PowerLog(logs[0].sensor, logs[0].scope, logs[0].boards, samples)
+        return replace(logs[0], samples=samples, spans=tuple(s for log in logs for s in log.spans))
 
     def _write(self, name: str, data: bytes) -> None:
         path = self.path / name

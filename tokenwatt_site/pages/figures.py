@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tokenwatt_site.configuration import Configuration
-from tokenwatt_site.evidence import PowerLog
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.pages import chart, text
 from tokenwatt_site.pages.drawing import Chart
+from tokenwatt_site.power_log import PowerLog
 from tokenwatt_site.run import Claims, MetricClaim, TrialClaim
 from tokenwatt_site.spec import Objective
 from tokenwatt_site.trials import read_trials

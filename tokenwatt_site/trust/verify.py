@@ -50,13 +50,10 @@ from tokenwatt_site.canonical import (
 )
 from tokenwatt_site.claims import Evidence, derive
 from tokenwatt_site.errors import InputError, Problem, TokenwattError, VerificationError
-from tokenwatt_site.evidence import (
-    EvidenceFile,
-    decode_power,
-    decode_requests,
-    fetch,
-)
+from tokenwatt_site.evidence import EvidenceFile, fetch
 from tokenwatt_site.journal import head, parse
+from tokenwatt_site.power_log import decode_power
+from tokenwatt_site.records import decode_requests
 from tokenwatt_site.run import (
     RUN_SCHEMA,
     Claims,

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from tokenwatt_site.evidence import Board, decode_power, encode_power
 from tokenwatt_site.measure.power import Sampler, ScriptedMeter
+from tokenwatt_site.power_log import Board, decode_power, encode_power
 
 BOARDS = (
     Board(uuid="GPU-a", name="Toy", limit_mw=700_000),

@@ -9,9 +9,9 @@ import pynvml
 import pytest
 
 from tokenwatt_site.errors import ReadBackError
-from tokenwatt_site.evidence import PowerSample
 from tokenwatt_site.measure.power import open_meter
 from tokenwatt_site.measure.power.nvml import NvmlMeter, NvmlUnavailable
+from tokenwatt_site.power_log import PowerSample
 
 
 class FakeError(Exception):

@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from tokenwatt_site.evidence import Board, PowerLog, PowerSample
+from tokenwatt_site.power_log import Board, DramSpan, PowerLog, PowerSample
+from tokenwatt_site.spec import PowerScope, PowerSensor
 
 MAX_RATE_HZ = 1.0
 """Reading energy counters faster makes some of them fall short (13% at 10 Hz on an RTX 4090)."""
@@ -17,14 +18,16 @@ class PowerMeter(Protocol):
     """An instrument that reads boards.
 
     Attributes:
-        sensor: its kind, as in `PowerSource.sensor`.
-        scope: what a reading covers: "gpu" or "module" (with the processor beside it).
+        sensor: its kind.
+        scope: what a reading covers.
         driver: version of the driver it speaks to, None when it has none.
+        averaging_ns: over how long its watts are averaged; None: not known.
     """
 
-    sensor: str
-    scope: str
+    sensor: PowerSensor
+    scope: PowerScope
     driver: str | None
+    averaging_ns: int | None
 
     def boards(self) -> tuple[Board, ...]:
         """Return the boards, in the order of `PowerSample.board`."""
@@ -37,6 +40,22 @@ class PowerMeter(Protocol):
         """
         ...
 
+    def close(self) -> None:
+        """Release the instrument; it is not read again."""
+        ...
+
+
+class DramMeter(Protocol):
+    """A meter whose boards count their own memory traffic between two moments."""
+
+    def begin(self, now_ns: Callable[[], int]) -> object:
+        """Take the first of a pair, of every board that can; the result is for `end` alone."""
+        ...
+
+    def end(self, begun: object, now_ns: Callable[[], int]) -> tuple[DramSpan, ...]:
+        """Take the second and return what was used between them, of every board that can."""
+        ...
+
 
 class ScriptedMeter:
     """Gives scripted readings, one tuple of (power_mw, energy_mj) per board and call.
@@ -44,9 +63,10 @@ class ScriptedMeter:
     None in place of a reading raises OSError; after the last reading it goes on raising.
     """
 
-    sensor = "nvml"
-    scope = "gpu"
+    sensor: PowerSensor = "nvml"
+    scope: PowerScope = "gpu"
     driver: str | None = None
+    averaging_ns: int | None = None
 
     def __init__(
         self,
@@ -58,6 +78,9 @@ class ScriptedMeter:
 
     def boards(self) -> tuple[Board, ...]:
         return self._boards
+
+    def close(self) -> None:
+        """Do nothing: there is nothing to release."""
 
     def read(self, now_ns: Callable[[], int]) -> tuple[PowerSample, ...]:
         reading = next(self._readings, None)
@@ -111,7 +134,14 @@ class Sampler:
         self._stopped.set()
         self._thread.join()
         self._read()
-        return PowerLog(self._meter.sensor, self._meter.scope, self._boards, tuple(self._samples))
+        return PowerLog(
+            sensor=self._meter.sensor,
+            scope=self._meter.scope,
+            period_ns=self._period_ns,
+            averaging_ns=self._meter.averaging_ns,
+            boards=self._boards,
+            samples=tuple(self._samples),
+        )
 
     def _run(self) -> None:
         due_ns = self._now_ns()

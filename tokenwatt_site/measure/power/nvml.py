@@ -14,7 +14,8 @@ from typing import Any
 
 from tokenwatt_site.canonical import clean_text
 from tokenwatt_site.errors import EnvironmentProblem, Problem, ReadBackError
-from tokenwatt_site.evidence import Board, PowerSample
+from tokenwatt_site.power_log import Board, PowerSample
+from tokenwatt_site.spec import PowerScope, PowerSensor
 
 
 class NvmlUnavailable(EnvironmentProblem):
@@ -24,7 +25,8 @@ class NvmlUnavailable(EnvironmentProblem):
 class NvmlMeter:
     """Reads every board that NVML shows, in NVML's order; boards are known by their UUID."""
 
-    sensor = "nvml"
+    sensor: PowerSensor = "nvml"
+    averaging_ns: int | None = None
 
     def __init__(self, nvml: Any | None = None) -> None:
         """Open NVML.
@@ -92,13 +94,14 @@ class NvmlMeter:
             return None
         return int(values[0].value.uiVal)
 
-    def _find_scope(self) -> tuple[str, int | None]:
+    def _find_scope(self) -> tuple[PowerScope, int | None]:
         """Return the narrowest scope that every board answers for, and its number."""
         nvml = self._nvml
-        for scope, number in (
+        scopes: tuple[tuple[PowerScope, int], ...] = (
             ("gpu", nvml.NVML_POWER_SCOPE_GPU),
             ("module", nvml.NVML_POWER_SCOPE_MODULE),
-        ):
+        )
+        for scope, number in scopes:
             # 0 W is how some drivers say "not supported" of a scope.
             if all(self._average_mw(handle, number) for handle in self._handles):
                 return scope, number

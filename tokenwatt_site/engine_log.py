@@ -1,0 +1,118 @@
+"""What an engine's own counters said while it was loaded, and the format it is kept in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import ValidationError
+
+from tokenwatt_site.canonical import canonical_bytes
+from tokenwatt_site.columns import check_row, decode, encode, expect
+from tokenwatt_site.errors import InputError, Problem
+from tokenwatt_site.schema import Line, Model
+
+ENGINE_FORMAT = "tokenwatt/engine/1"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSample:
+    """One look at the engine's counters, summed over its replicas; None: not exported.
+
+    `at_ns` is on the clock of the journal's `epoch_ns`: the middle of asking. Counters count from
+    the engine's start.
+
+    Attributes:
+        at_ns: when.
+        steps: steps of the engine, each over its whole batch.
+        prompt_tokens: prompt tokens computed.
+        output_tokens: tokens made.
+        running: requests in the batch.
+        waiting: requests in the queue.
+        kv_ppm: share of the KV memory in use, in 1e-6.
+        read_mb: the engine's own estimate of what each GPU read, in 1e6 bytes.
+    """
+
+    at_ns: int
+    steps: int | None = None
+    prompt_tokens: int | None = None
+    output_tokens: int | None = None
+    running: int | None = None
+    waiting: int | None = None
+    kv_ppm: int | None = None
+    read_mb: int | None = None
+
+
+class _EngineHeader(Model):
+    format: Literal["tokenwatt/engine/1"]
+    columns: tuple[str, ...]
+    names: dict[str, Line]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineLog:
+    """All samples, in order of time; `names` says which of the engine's names each column is."""
+
+    names: dict[str, str]
+    samples: tuple[EngineSample, ...]
+
+
+_COLUMNS = (
+    "at_ns-previous_at_ns",
+    "steps",
+    "prompt_tokens",
+    "output_tokens",
+    "running",
+    "waiting",
+    "kv_ppm",
+    "read_mb",
+)
+_NULLABLE = set(range(1, len(_COLUMNS)))
+
+
+def encode_engine(log: EngineLog) -> bytes:
+    """Return the uncompressed evidence bytes of an engine log."""
+
+    def rows() -> Iterator[list[int | None]]:
+        previous = 0
+        for s in log.samples:
+            yield [
+                s.at_ns - previous,
+                s.steps,
+                s.prompt_tokens,
+                s.output_tokens,
+                s.running,
+                s.waiting,
+                s.kv_ppm,
+                s.read_mb,
+            ]
+            previous = s.at_ns
+
+    return encode(
+        {"format": ENGINE_FORMAT, "columns": list(_COLUMNS), "names": log.names},
+        rows(),
+    )
+
+
+def decode_engine(data: bytes, *, source: str) -> EngineLog:
+    """Read what `encode_engine` wrote.
+
+    Raises:
+        InputError: another format, or a value that is no integer.
+    """
+    raw, rows = decode(data, source)
+    try:
+        header = _EngineHeader.model_validate_json(canonical_bytes(raw))
+    except ValidationError as error:
+        raise InputError(
+            Problem("the first line is no header of engine counters", file=source, line=1)
+        ) from error
+    expect(list(header.columns), list(_COLUMNS), source)
+    samples = []
+    previous = 0
+    for line, row in rows:
+        check_row(row, len(_COLUMNS), _NULLABLE, source, line)
+        previous += row[0]
+        samples.append(EngineSample(previous, *row[1:]))
+    return EngineLog(header.names, tuple(samples))

@@ -1,0 +1,225 @@
+"""What an instrument read of its boards: samples, spans of memory traffic, and their format.
+
+A board is whatever the instrument tells apart: a GPU, a module, a processor package, a whole node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field, ValidationError
+
+from tokenwatt_site.canonical import canonical_bytes
+from tokenwatt_site.columns import check_row, decode, encode, expect
+from tokenwatt_site.errors import InputError, Problem
+from tokenwatt_site.schema import Line, Model
+from tokenwatt_site.spec import PowerScope, PowerSensor
+
+POWER_FORMAT = "tokenwatt/power/2"
+
+Natural = Annotated[int, Field(ge=0)]
+
+
+class Board(Model):
+    """One board as it was at the start; None is not known.
+
+    Attributes:
+        uuid: by which the board is known: a GPU's UUID, the path of a package, the id of a chassis.
+        name: as the driver tells it.
+        chosen: how the board came into the log: the engine's processes were seen on it, the user
+            named it, or it is all that the instrument has.
+        pci: bus id.
+        limit_mw: power limit that is enforced.
+        default_limit_mw: power limit that the board comes with.
+        bus_bits: width of the memory bus.
+        memory_mhz: highest memory clock, so that 2 x bus_bits x memory_mhz / 8 is what the bus
+            can carry.
+        ecc: whether error correction is on.
+        persistence: whether the driver stays loaded without a client.
+        others: processes on the board beside the engine's own; their watts are in ours.
+    """
+
+    uuid: Line
+    name: Line
+    chosen: Literal["by process", "by name", "all there are"] = "all there are"
+    pci: Line | None = None
+    limit_mw: Natural | None = None
+    default_limit_mw: Natural | None = None
+    bus_bits: Natural | None = None
+    memory_mhz: Natural | None = None
+    ecc: bool | None = None
+    persistence: bool | None = None
+    others: Natural | None = None
+
+    @property
+    def bus_bytes_s(self) -> int | None:
+        """Bytes per second of bus x clock, both edges of the clock; None: not known."""
+        if not self.bus_bits or not self.memory_mhz:
+            return None
+        return self.bus_bits * 2 * self.memory_mhz * 1_000_000 // 8
+
+
+@dataclass(frozen=True, slots=True)
+class PowerSample:
+    """One reading of one board. `at_ns` is on the clock of the journal's `epoch_ns`.
+
+    Attributes:
+        at_ns: when it was read.
+        board: its place in `PowerLog.boards`.
+        power_mw: mean over the instrument's own averaging time.
+        energy_mj: counter since some start.
+        instant_mw: momentary.
+        dram_ppm: mean use of the memory bus since the sample before, reads and writes, in 1e-6
+            of what the bus can carry.
+        sm_mhz: clock of the multiprocessors.
+        memory_mhz: clock of the memory.
+        reasons: why the clocks are what they are, as NVML's bits.
+        celsius: temperature of the chip.
+    """
+
+    at_ns: int
+    board: int
+    power_mw: int | None
+    energy_mj: int | None
+    instant_mw: int | None = None
+    dram_ppm: int | None = None
+    sm_mhz: int | None = None
+    memory_mhz: int | None = None
+    reasons: int | None = None
+    celsius: int | None = None
+
+
+class DramSpan(Model):
+    """Mean use of one board's memory bus from `start_ns` to `end_ns`, measured as one pair."""
+
+    board: Natural
+    start_ns: Natural
+    end_ns: Natural
+    ppm: Natural
+
+
+class _PowerHeader(Model):
+    format: Literal["tokenwatt/power/2"]
+    columns: tuple[str, ...]
+    sensor: PowerSensor
+    scope: PowerScope
+    period_ns: Natural
+    averaging_ns: Natural | None
+    boards: tuple[Board, ...]
+    spans: tuple[DramSpan, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PowerLog:
+    """All that one instrument read in a run.
+
+    Attributes:
+        sensor: its kind, as in `spec.PowerSource`.
+        scope: what a reading covers.
+        period_ns: time between readings that was asked for.
+        averaging_ns: over how long the instrument itself averages its watts; None: not known.
+        boards: what it told apart.
+        samples: in order of time.
+        spans: of the scored windows, where the boards tell their memory traffic.
+    """
+
+    sensor: PowerSensor
+    scope: PowerScope
+    period_ns: int
+    averaging_ns: int | None
+    boards: tuple[Board, ...]
+    samples: tuple[PowerSample, ...]
+    spans: tuple[DramSpan, ...] = ()
+
+    def of_board(self, board: int) -> tuple[PowerSample, ...]:
+        """Return the samples of one board, in order of time."""
+        return tuple(sample for sample in self.samples if sample.board == board)
+
+
+_COLUMNS = (
+    "at_ns-previous_at_ns",
+    "board",
+    "power_mw",
+    "energy_mj",
+    "instant_mw",
+    "dram_ppm",
+    "sm_mhz",
+    "memory_mhz",
+    "reasons",
+    "celsius",
+)
+_NULLABLE = set(range(2, len(_COLUMNS)))
+
+
+def encode_power(log: PowerLog) -> bytes:
+    """Return the uncompressed evidence bytes of a power log."""
+
+    def rows() -> Iterator[list[int | None]]:
+        previous = 0
+        for s in log.samples:
+            yield [
+                s.at_ns - previous,
+                s.board,
+                s.power_mw,
+                s.energy_mj,
+                s.instant_mw,
+                s.dram_ppm,
+                s.sm_mhz,
+                s.memory_mhz,
+                s.reasons,
+                s.celsius,
+            ]
+            previous = s.at_ns
+
+    header = {
+        "format": POWER_FORMAT,
+        "columns": list(_COLUMNS),
+        "sensor": log.sensor,
+        "scope": log.scope,
+        "period_ns": log.period_ns,
+        "averaging_ns": log.averaging_ns,
+        "boards": [board.to_json() for board in log.boards],
+        "spans": [span.to_json() for span in log.spans],
+    }
+    return encode(header, rows())
+
+
+def decode_power(data: bytes, *, source: str) -> PowerLog:
+    """Read what `encode_power` wrote.
+
+    Raises:
+        InputError: another format, or a sample or span of a board that the header does not name.
+    """
+    raw, rows = decode(data, source)
+    try:
+        header = _PowerHeader.model_validate_json(canonical_bytes(raw))
+    except ValidationError as error:
+        raise InputError(
+            Problem("the first line is no power header", file=source, line=1)
+        ) from error
+    expect(list(header.columns), list(_COLUMNS), source)
+    for span in header.spans:
+        _require_board(header, span.board, source, 1)
+    samples = []
+    previous = 0
+    for line, row in rows:
+        check_row(row, len(_COLUMNS), _NULLABLE, source, line)
+        previous += row[0]
+        _require_board(header, row[1], source, line)
+        samples.append(PowerSample(previous, *row[1:]))
+    return PowerLog(
+        sensor=header.sensor,
+        scope=header.scope,
+        period_ns=header.period_ns,
+        averaging_ns=header.averaging_ns,
+        boards=header.boards,
+        samples=tuple(samples),
+        spans=header.spans,
+    )
+
+
+def _require_board(header: _PowerHeader, board: int, source: str, line: int) -> None:
+    if not 0 <= board < len(header.boards):
+        raise InputError(Problem(f"board {board} is not in the header", file=source, line=line))
