@@ -42,6 +42,7 @@ class Die:
     drawn_w: float = 140
     counted: float = 1.0
     start: object = 65628
+    partition: str = "SPX"
     resolution: object = RESOLUTION_UJ
 
     def accumulator(self, now_ns: int) -> object:
@@ -97,6 +98,9 @@ class FakeAmdsmi:
     def amdsmi_get_gpu_driver_info(self, processor_handle: int) -> Mapping[str, object]:
         assert self.dies[processor_handle]
         return {"driver_name": "amdgpu", "driver_version": "6.12.12", "driver_date": "N/A"}
+
+    def amdsmi_get_gpu_compute_partition(self, processor_handle: int) -> str:
+        return self.dies[processor_handle].partition
 
     def amdsmi_get_power_cap_info(self, processor_handle: int) -> Mapping[str, object]:
         cap = self.dies[processor_handle].power_cap_uw

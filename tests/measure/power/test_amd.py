@@ -185,6 +185,22 @@ def test_the_two_dies_of_an_mi250_are_one_board() -> None:
     assert meter.notes == ()
 
 
+@pytest.mark.parametrize("mode", ["DPX", "CPX"])
+def test_b2_a_board_in_partitions_is_refused_with_the_reason(mode: str) -> None:
+    fake = FakeAmdsmi([Die(), Die(partition=mode)])
+
+    with pytest.raises(AmdUnavailable, match=rf"split into partitions \({mode}\).*SPX"):
+        opened(fake)
+    assert fake.calls[-1] == "amdsmi_shut_down"
+
+
+@pytest.mark.parametrize("faults", [frozenset({"amdsmi_get_gpu_compute_partition"}), frozenset()])
+def test_a_board_that_knows_no_partitions_is_whole(faults: frozenset[str]) -> None:
+    meter, _ = of_one(Die(partition="N/A"), faults=faults)
+
+    assert len(meter.boards()) == 1
+
+
 def test_a_second_die_that_tells_its_own_power_stays_a_board() -> None:
     fake = FakeAmdsmi([Die("AMD Instinct MI250X", current_w=w, drawn_w=w) for w in (89, 70)])
 

@@ -263,6 +263,10 @@ def test_b19_without_root_the_reason_and_the_remedy_are_said(
         ),
         (zone("intel-rapl:0", "package-0", 1, 0), "max_energy_range_uj: is no count; found '0'"),
         (zone("intel-rapl:0", "package-0", -4), "energy_uj: is no count; found '-4'"),
+        (
+            zone("intel-rapl:0", "package-0", 1) | {"intel-rapl:0/energy_uj": "much"},
+            "energy_uj: is no count; found 'much'",
+        ),
     ],
 )
 def test_why_nothing_is_read_is_said(tmp_path: Path, files: dict[str, object], words: str) -> None:

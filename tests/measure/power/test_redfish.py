@@ -232,6 +232,14 @@ def test_a_sensor_on_another_host_is_not_asked_for_its_times(bmc: Controller) ->
     assert bmc.asked() == ["/e"]
 
 
+def test_a_sensor_that_is_not_there_leaves_the_averaging_time_unknown(
+    bmc: Controller, captured: Captured
+) -> None:
+    bmc.serve({"/e": captured("dmtf-1U_EnvironmentMetrics.json")})
+
+    assert RedfishMeter(f"{bmc.url}/e").averaging_ns is None
+
+
 def test_a_redirect_is_not_followed(bmc: Controller) -> None:
     bmc.serve({"/x": 302, "/y": power(100)}, headers={"Location": "/y"})
 

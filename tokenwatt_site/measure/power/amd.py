@@ -38,8 +38,8 @@ class AmdUnavailable(EnvironmentProblem):
 class AmdMeter:
     """Reads every board that amdsmi shows, in its order; boards are known by their UUID.
 
-    An MI250 shows two dies, of which the second tells 0 W: the first one's power is that of both.
-    So the two are one board.
+    An MI250 shows two dies, of which the second tells 0 W: the first one's power is that of both
+    (Linux, 076f55a45e9e). So the two are one board.
 
     Attributes:
         notes: what is not read of which board, and why.
@@ -64,7 +64,7 @@ class AmdMeter:
             wait: waits so many seconds.
 
         Raises:
-            AmdUnavailable: no package, no library, no driver, or no board.
+            AmdUnavailable: no package, no library, no driver, no board, or one in partitions.
         """
         self._amdsmi = amdsmi if amdsmi is not None else _import()
         self._call("amdsmi_init")
@@ -111,6 +111,7 @@ class AmdMeter:
         """Leave out the second die of an MI250 where its power is told with the first one's."""
         boards, pair = [], 0
         for die in dies:
+            self._refuse_partition(die)
             pair = pair + 1 if "MI250" in self._name(die) else 0
             if pair % 2 == 0 and pair and self._power_mw(die)[0] is None:
                 continue
@@ -118,6 +119,18 @@ class AmdMeter:
         if not boards:
             raise AmdUnavailable("amdsmi shows no board")
         return boards
+
+    def _refuse_partition(self, handle: Any) -> None:
+        mode = self._read("amdsmi_get_gpu_compute_partition", handle)
+        # SPX is the whole board as one; of the others each part is shown as a board.
+        if mode not in {None, "", "N/A", "SPX"}:
+            raise AmdUnavailable(
+                Problem(
+                    f"a board is split into partitions ({clean_text(str(mode))}), and a part of "
+                    "a board has no watts of its own",
+                    remedy="Set its compute partition to SPX with amd-smi.",
+                )
+            )
 
     def _board(self, handle: Any) -> Board:
         caps = self._read("amdsmi_get_power_cap_info", handle)
