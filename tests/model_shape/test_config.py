@@ -156,6 +156,7 @@ def test_deepseek_v3_2_selects_tokens_by_keys_of_its_own(test_data: Path) -> Non
     shape, _ = described(test_data, "deepseek-ai--DeepSeek-V3.2")
     (kept,) = shape.attention
     assert (kept.kv_values, kept.index_values, kept.index_top) == (576, 128, 2048)
+    assert kept.index_bytes == 132
     plain, _ = described(test_data, "deepseek-ai--DeepSeek-V3")
     indexer = 64 * 128 * 1536 + 128 * 7168 + 2 * 128 + 64 * 7168
     assert shape.parameters - plain.parameters == 61 * indexer
@@ -321,6 +322,15 @@ REFUSALS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "types for fewer layers": ({**files.LLAMA, "layer_types": ["full_attention"]}, "layer_types"),
     "experts in a dense family": ({**files.LLAMA, "num_local_experts": 8}, "num_local_experts"),
+    "experts of another family": ({**files.LLAMA, "num_experts": 8}, "num_experts"),
+    "no latent where there should be one": (
+        {**files.DEEPSEEK, "kv_lora_rank": None},
+        "kv_lora_rank: is missing",
+    ),
+    "a window over a latent": (
+        {**files.DEEPSEEK, "layer_types": ["sliding_attention"] * 2, "sliding_window": 8},
+        "full attention everywhere",
+    ),
     "a latent in a dense family": ({**files.LLAMA, "kv_lora_rank": 512}, "kv_lora_rank"),
     "compressed layers": ({**files.DEEPSEEK, "compress_ratios": [0, 4]}, "compress_ratios"),
     "a gate on the output": ({**files.LLAMA, "attn_output_gate": True}, "attn_output_gate"),
