@@ -313,6 +313,17 @@ def test_layers_without_experts_are_dense() -> None:
     assert [(e.layers, e.parameters) for e in shape.experts] == [(2, 3 * 64 * 32)]
 
 
+LLAMA_4 = {
+    **files.LLAMA,
+    "model_type": "llama4_text",
+    "num_hidden_layers": 4,
+    "intermediate_size_mlp": 96,
+    "num_local_experts": 4,
+    "num_experts_per_tok": 1,
+    "attention_chunk_size": 32,
+}
+
+
 REFUSALS: dict[str, tuple[dict[str, Any], str]] = {
     "another letter": ({**files.NEMOTRON, "hybrid_override_pattern": "M*-X"}, "pattern.3."),
     "letters for fewer layers": ({**files.NEMOTRON, "num_hidden_layers": 5}, "one letter for each"),
@@ -331,6 +342,30 @@ REFUSALS: dict[str, tuple[dict[str, Any], str]] = {
         {**files.DEEPSEEK, "layer_types": ["sliding_attention"] * 2, "sliding_window": 8},
         "full attention everywhere",
     ),
+    "linear attention in MiniMax": (
+        {
+            **files.LLAMA,
+            "model_type": "minimax_m2",
+            "num_local_experts": 4,
+            "num_experts_per_tok": 2,
+            "attn_type_list": [0, 1],
+        },
+        "attn_type_list",
+    ),
+    "rope in fewer layers": ({**LLAMA_4, "no_rope_layers": [1]}, "no_rope_layers"),
+    "a type of layer that Qwen has not": (
+        {**files.QWEN35["text_config"], "layer_types": ["mamba", "full_attention"]},
+        "mamba",
+    ),
+    "a window in Qwen's hybrid": (
+        {**files.QWEN35["text_config"], "use_sliding_window": True},
+        "use_sliding_window",
+    ),
+    "a window in Nemotron": ({**files.NEMOTRON, "sliding_window": 64}, "sliding_window"),
+    "a tie that is no flag": ({**files.LLAMA, "tie_word_embeddings": 1}, "tie_word_embeddings"),
+    "types that are no words": ({**files.LLAMA, "layer_types": [1, 2]}, "layer_types"),
+    "layers that are no numbers": ({**LLAMA_4, "moe_layers": ["a"]}, "moe_layers"),
+    "no list of keys": ([1], "is no JSON object"),
     "a latent in a dense family": ({**files.LLAMA, "kv_lora_rank": 512}, "kv_lora_rank"),
     "compressed layers": ({**files.DEEPSEEK, "compress_ratios": [0, 4]}, "compress_ratios"),
     "a gate on the output": ({**files.LLAMA, "attn_output_gate": True}, "attn_output_gate"),
@@ -368,6 +403,36 @@ def test_what_is_not_modelled_is_refused_by_name(case: str) -> None:
     config, why = REFUSALS[case]
     with pytest.raises(InputError, match=why):
         describe(ModelDocument(config))
+
+
+def test_a_latent_may_come_without_a_compressed_query_and_layers_without_shared_experts() -> None:
+    plain, _ = describe(ModelDocument(files.DEEPSEEK))
+    config = {**files.DEEPSEEK, "q_lora_rank": None, "n_shared_experts": None}
+    shape, _ = describe(ModelDocument(config))
+    query = 2 * (192 * 256 - (128 * 256 + 128 + 192 * 128))
+    assert shape.parameters - plain.parameters == query - 3 * 128 * 256
+    with pytest.raises(InputError, match=r"q_lora_rank: is missing.*that the indexer reads"):
+        describe(
+            ModelDocument({**config, "index_topk": 8, "index_head_dim": 8, "index_n_heads": 2})
+        )
+
+
+@pytest.mark.parametrize(
+    ("changes", "windows", "routed"),
+    [
+        ({}, [(3, 32), (1, None)], 4),
+        ({"no_rope_layers": [1, 0, 0, 0]}, [(1, 32), (3, None)], 4),
+        ({"layer_types": ["chunked_attention", "full_attention"] * 2}, [(2, 32), (2, None)], 4),
+        ({"moe_layers": [1, 3], "attention_chunk_size": None}, [(4, None)], 2),
+        ({"interleave_moe_layer_step": 2}, [(3, 32), (1, None)], 2),
+    ],
+)
+def test_layers_of_llama_4_are_what_its_lists_say(
+    changes: dict[str, Any], windows: list[Any], routed: int
+) -> None:
+    shape, _ = describe(ModelDocument({**LLAMA_4, **changes}))
+    assert [(a.layers, a.window) for a in shape.attention] == windows
+    assert [e.layers for e in shape.experts] == [routed]
 
 
 def test_every_architecture_leads_to_a_family() -> None:

@@ -166,6 +166,19 @@ def test_bytes_from_a_config_are_the_total_of_the_published_index(
         assert shape.parameters == metadata["total_parameters"]
 
 
+def test_an_index_of_another_kind_is_refused(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, "llama")
+    (folder / "model.safetensors.index.json").write_text('{"weight_map": []}')
+    assert "is no index of safetensors files" in refusal(folder)
+
+
+def test_an_index_of_a_model_that_is_not_modelled_is_kept_out_of_the_way(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "rwkv7"}')
+    index = {"metadata": {"total_size": 1}, "weight_map": {"a": "a.safetensors"}}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert read_model(tmp_path).config == {"model_type": "rwkv7"}
+
+
 @pytest.mark.parametrize("key", ["total_size", "total_parameters"])
 def test_an_index_of_another_model_is_refused(key: str, tmp_path: Path, test_data: Path) -> None:
     folder = indexed(tmp_path, test_data, "mistralai--Devstral-Small-2507")

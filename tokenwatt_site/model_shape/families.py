@@ -57,6 +57,7 @@ def _minimax(r: Reader, index: int, layers: int) -> Layer:
     moe = f"layers.{index}.block_sparse_moe"
     experts, hidden = r.whole("num_local_experts"), r.whole("hidden_size")
     r.harmless("layernorm_full_attention_beta", "layernorm_linear_attention_beta")
+    r.harmless("shared_moe_mode")  # of experts that are not there, see below
     window = attention.window_of(r, index, layers, plain=lambda _: None)
     r.one_of("qk_norm_type", ("per_layer",), "per_layer")
     if any(kind != 1 for kind in r.wholes("attn_type_list")):
@@ -82,7 +83,7 @@ def _deepseek(r: Reader, index: int, layers: int) -> Layer:
     mixing = attention.latent(r, _attention_name(index))
     dense_first = r.whole("first_k_dense_replace", default=0, least=0)
     every = r.whole("moe_layer_freq", default=1)
-    r.harmless("n_group")
+    r.harmless("n_group", "intermediate_size")
     mlp, hidden = f"layers.{index}.mlp", r.whole("hidden_size")
     if index < dense_first or index % every:
         return _layer(r, index, mixing, _gated(mlp, hidden, r.whole("intermediate_size")))
@@ -153,6 +154,7 @@ def _llama4(r: Reader, index: int, layers: int) -> Layer:
         plain=lambda _: r.whole("attention_chunk_size") if chunked and chunk is not None else None,
     )
     r.harmless("use_qk_norm")  # a norm without weights
+    r.harmless("intermediate_size_mlp")  # where every layer routes
     biases = "qkvo" if r.flag("attention_bias") else ""
     mixing = attention.grouped(r, _attention_name(index), window=window, biases=biases)
     ffn, hidden = f"layers.{index}.feed_forward", r.whole("hidden_size")
