@@ -30,33 +30,34 @@ def described(test_data: Path, name: str) -> tuple[ModelShape, StoredBytes]:
     return describe(document_of(test_data, name))
 
 
-# Parameters, active parameters, bytes. Numbers are exact: the reference's. Texts are what the
+# Parameters, active parameters, bytes. Numbers are exact: those of the reference, or the published
+# counts of the text model alone (safetensors totals, llama.cpp's n_params). Texts are what the
 # model's card or the size of its files rounds to.
 PUBLISHED = {
-    "MiniMaxAI--MiniMax-M2.5": ("229e9", "10e9", "230e9"),
+    "MiniMaxAI--MiniMax-M2.5": (228_689_764_864, "10e9", "230e9"),
     "Qwen--Qwen3-235B-A22B": (235_093_634_560, "22e9", 470_187_269_120),
     "Qwen--Qwen3-30B-A3B": (30_532_122_624, "3.3e9", 61_064_245_248),
     "Qwen--Qwen3-30B-A3B-FP8": (30_532_122_624, "3.3e9", "31.2e9"),
-    "Qwen--Qwen3-8B": ("8.2e9", "8.2e9", "16.4e9"),
-    "Qwen--Qwen3-Next-80B-A3B": ("80e9", "3.9e9", "159e9"),
-    "Qwen--Qwen3-VL-8B-Instruct": ("8.2e9", "8.2e9", "16.4e9"),
-    "Qwen--Qwen3.5-35B-A3B": ("35e9", "3.5e9", "69e9"),
-    "Qwen--Qwen3.5-397B-A17B": ("396e9", "17e9", "793e9"),
+    "Qwen--Qwen3-8B": (8_190_735_360, "8.2e9", 16_381_470_720),
+    "Qwen--Qwen3-Next-80B-A3B": (79_674_391_296, "3.9e9", 159_348_782_592),
+    "Qwen--Qwen3-VL-8B-Instruct": (8_190_735_360, "8.2e9", 16_381_470_720),
+    "Qwen--Qwen3.5-35B-A3B": (34_660_610_688, "3.5e9", 69_321_221_376),
+    "Qwen--Qwen3.5-397B-A17B": (396_346_350_336, "17e9", "792.69e9"),
     "deepseek-ai--DeepSeek-R1": (671_026_419_200, 37_552_297_472, "673e9"),
     "deepseek-ai--DeepSeek-V3": (671_026_419_200, 37_552_297_472, "673e9"),
     "deepseek-ai--DeepSeek-V3.2": ("672e9", "38e9", "674e9"),
-    "meta-llama--Llama-4-Maverick-17B-128E-Instruct": ("401e9", "17e9", "801e9"),
-    "meta-llama--Meta-Llama-3.1-70B": ("70.55e9", "70.55e9", "141e9"),
+    "meta-llama--Llama-4-Maverick-17B-128E-Instruct": (400_711_848_960, "17e9", 801_423_697_920),
+    "meta-llama--Meta-Llama-3.1-70B": (70_553_706_496, 70_553_706_496, 141_107_412_992),
     "meta-llama--Meta-Llama-3.1-8B": (8_030_261_248, 8_030_261_248, 16_060_522_496),
-    "mistralai--Mixtral-8x7B-v0.1": ("46.7e9", "12.9e9", "93.4e9"),
-    "moonshotai--Kimi-K2-Instruct": ("1026e9", "32e9", "1029e9"),
+    "mistralai--Mixtral-8x7B-v0.1": (46_702_792_704, 12_879_925_248, 93_405_585_408),
+    "moonshotai--Kimi-K2-Instruct": (1_026_408_232_448, "32e9", "1029.17e9"),
     "nvidia--DeepSeek-V3.1-NVFP4": (671_026_419_200, 37_552_297_472, "386e9"),
-    "nvidia--Llama-3.1-70B-Instruct-FP8": ("70.55e9", "70.55e9", "72.7e9"),
-    "nvidia--NVIDIA-Nemotron-3-Nano-30B-A3B-BF16": ("31.6e9", "3.6e9", "63e9"),
+    "nvidia--Llama-3.1-70B-Instruct-FP8": (70_553_706_496, 70_553_706_496, "72.7e9"),
+    "nvidia--NVIDIA-Nemotron-3-Nano-30B-A3B-BF16": (31_577_940_288, "3.6e9", 63_155_886_464),
     "nvidia--Nemotron-H-56B-Base-8K": ("56e9", "56e9", "113e9"),
     "nvidia--Qwen3-235B-A22B-NVFP4": (235_093_634_560, "22e9", "134e9"),
     "openai--gpt-oss-120b": (116_829_156_672, "5.7e9", 65_248_815_744),
-    "openai--gpt-oss-20b": ("20.9e9", "4.2e9", "13.76e9"),
+    "openai--gpt-oss-20b": (20_914_757_184, "4.2e9", "13.76e9"),
 }
 REFUSED = {"deepseek-ai--DeepSeek-V4-Flash": "deepseek_v4"}
 
@@ -88,6 +89,16 @@ def test_every_config_is_modelled_or_refused_by_name(test_data: Path) -> None:
             described(test_data, name)
         assert f"found {kind} (DeepseekV4ForCausalLM); expected one of" in str(caught.value)
         assert all(each in str(caught.value) for each in MODEL_TYPES)
+
+
+def test_scales_of_minimax_are_as_many_as_its_published_total_has(test_data: Path) -> None:
+    # 228,703,644,928 values are in its files: the parameters, and an fp32 scale for each block. A
+    # parameter takes one byte, in bf16 (ends, norms, routers) one more, in fp32 three more.
+    shape, stored = described(test_data, "MiniMaxAI--MiniMax-M2.5")
+    scales = 228_703_644_928 - shape.parameters
+    corrections = 62 * 256
+    whole = shape.embedding + shape.head + shape.replicated - corrections
+    assert stored.total(shape) == shape.parameters + 4 * scales + whole + 3 * corrections
 
 
 def kv_values(shape: ModelShape) -> int:
@@ -291,6 +302,29 @@ def test_qwen2_5_7b_has_its_published_size() -> None:
     late = {**config, "use_sliding_window": True, "max_window_layers": 21}
     windows = [(a.layers, a.window) for a in describe(ModelDocument(late))[0].attention]
     assert windows == [(21, None), (7, 131_072)]
+
+
+def test_deepseek_v2_lite_has_its_published_size() -> None:
+    config = {
+        "model_type": "deepseek_v2",
+        "vocab_size": 102_400,
+        "hidden_size": 2048,
+        "intermediate_size": 10_944,
+        "moe_intermediate_size": 1408,
+        "num_hidden_layers": 27,
+        "num_attention_heads": 16,
+        "kv_lora_rank": 512,
+        "q_lora_rank": None,
+        "qk_nope_head_dim": 128,
+        "qk_rope_head_dim": 64,
+        "v_head_dim": 128,
+        "n_routed_experts": 64,
+        "n_shared_experts": 2,
+        "num_experts_per_tok": 6,
+        "first_k_dense_replace": 1,
+        "topk_method": "greedy",
+    }
+    assert describe(ModelDocument(config))[0].parameters == 15_706_484_224
 
 
 def test_a_window_of_mistral_is_that_of_every_layer() -> None:

@@ -5,12 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.support import safetensors_files as files
 from tokenwatt_site.errors import InputError
 from tokenwatt_site.model_shape import describe
 from tokenwatt_site.model_shape.config import decoder_of
-from tokenwatt_site.model_shape.document import ModelDocument, Tensor
+from tokenwatt_site.model_shape.document import DTYPE_BITS, ModelDocument, Tensor
 from tokenwatt_site.model_shape.tensors import is_left_out
 from tokenwatt_site.model_shape.weights import Place, place, short_name
 
@@ -111,6 +113,24 @@ def refusal(config: dict[str, Any], tensors: files.Tensors) -> str:
     with pytest.raises(InputError) as caught:
         describe(document_of(config, tensors))
     return str(caught.value)
+
+
+@given(st.sampled_from(sorted(files.FAMILIES)), st.data())
+def test_no_list_of_tensors_crashes_the_description(name: str, data: st.DataObject) -> None:
+    config, tensors = files.FAMILIES[name]
+    changed = dict(tensors)
+    victims = st.sampled_from(sorted(tensors))
+    for victim in data.draw(st.lists(victims, max_size=3)):
+        changed.pop(victim, None)
+        other = victim + data.draw(st.sampled_from(["", ".scales", "x", ".experts.9"]))
+        dtype = data.draw(st.sampled_from(sorted(DTYPE_BITS)))
+        changed[other] = (dtype, data.draw(st.lists(st.integers(0, 2**20), max_size=2)))
+    try:
+        shape, stored = describe(document_of(config, changed))
+    except InputError:
+        return
+    assert shape.parameters == describe(ModelDocument(config))[0].parameters
+    assert stored.total(shape) > 0
 
 
 def test_another_number_of_parameters_names_the_part_and_both_numbers() -> None:
