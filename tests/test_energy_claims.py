@@ -254,7 +254,7 @@ def test_b21_the_share_of_the_power_limit_needs_the_limit_of_every_board() -> No
 
 
 @pytest.mark.parametrize(
-    ("scope", "label"), [("gpu", "GPU board power"), ("module", "GPU module power")]
+    ("scope", "label"), [("gpu", "GPU board power"), ("module", "Module power")]
 )
 def test_b9_a_module_s_power_is_not_called_a_board_s(scope: Any, label: str) -> None:
     builder = builder_of()

@@ -42,8 +42,8 @@ ENERGY_KEYS = (
 _LABELS: Mapping[PowerScope, tuple[str, str]] = MappingProxyType(
     {
         "gpu": (METRICS["board_power"].label, METRICS["idle_power"].label),
-        "module": ("GPU module power", "Loaded-idle module power"),
-        "cpu": ("Processor package power", "Loaded-idle package power"),
+        "module": ("Module power", "Loaded-idle module power"),
+        "cpu": ("Processor package power", "Loaded-idle processor package power"),
         "host": ("Host power", "Loaded-idle host power"),
     }
 )
