@@ -21,6 +21,7 @@ from tokenwatt_site.goodput import meets_all
 from tokenwatt_site.idle import NOT_MEASURED, Idle, idle_by_repeat
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.pooled import absent, pooled
+from tokenwatt_site.power_caveats import why_not_read
 from tokenwatt_site.power_log import PowerLog
 from tokenwatt_site.run import BoardClaim, MetricClaim, Outcome
 from tokenwatt_site.spec import PowerScope, PowerSensor, Spec
@@ -318,12 +319,3 @@ def _power_beside(
         watts.append(millijoules * 1e6 / _length_ns(trial))
     claim = pooled(key, watts) if reason is None else absent(key, reason)
     return claim, tuple(outcomes)
-
-
-def why_not_read(evidence: Evidence, sensor: PowerSensor) -> str | None:
-    """Return why an instrument beside the source of energy could not be read; None: it could."""
-    told = evidence.journal[0].data.get("instruments")
-    for item in told if isinstance(told, list) else ():
-        if isinstance(item, dict) and item.get("sensor") == sensor and item.get("reason"):
-            return str(item["reason"])
-    return None
