@@ -88,6 +88,13 @@ def test_b1_counter_and_power_that_disagree_are_not_reconciled_and_said():
     assert told(energy) == [("not reconciled", words)]
 
 
+def test_b1_a_counter_is_checked_only_where_watts_are_there_too():
+    both, alone = ([(t, p, 400_000 * t) for t in range(12)] for p in (400_000, None))
+    energy = energy_of(log(both, alone), 2 * S, 9 * S)
+    assert [board.checked for board in energy.by_board] == [True, False]
+    assert [board.source for board in energy.by_board] == ["counter", "counter"]
+
+
 @pytest.mark.parametrize(("share", "said"), [(1.04, False), (0.96, False), (1.06, True)])
 def test_b1_counter_and_power_may_differ_by_a_twentieth(share, said):
     rows = [(t, 400_000, round(400_000 * share * t)) for t in range(12)]

@@ -98,6 +98,14 @@ def test_energy_that_is_the_integral_of_watts_is_told() -> None:
     assert found["Energy by the boards' own counters"].startswith("In 1 of 2 windows of a board")
 
 
+def test_a_counter_without_watts_beside_it_is_told() -> None:
+    read = log({}, {})
+    half = tuple(replace(s, power_mw=None) if s.board else s for s in read.samples)
+    found = said(replace(read, samples=half))
+    assert found["Counters held against watts"].startswith("In 1 of 2 windows of a board its watts")
+    assert "Counters held against watts" in said(replace(read, averaging_ns=S))
+
+
 def test_gaps_between_readings_are_told_from_two_periods_on() -> None:
     read = log({})
     gap = tuple(s for s in read.samples if s.at_ns != 4 * S)

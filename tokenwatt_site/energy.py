@@ -57,12 +57,14 @@ class BoardEnergy:
         longest_gap_ns: between readings that carry anything, from the one before the window to the
             one after it.
         findings: why there is no energy, or what is to be said of it.
+        checked: whether counter and watts were both there, and held against each other.
     """
 
     energy_mj: float | None
     source: Literal["counter", "power"] | None
     longest_gap_ns: int | None
     findings: tuple[Finding, ...] = ()
+    checked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +201,7 @@ class _Window:
             return BoardEnergy(None, None, gap_ns, (Finding("withheld", "reported no energy"),))
         source: Literal["counter", "power"] = "power" if by_counter is None else "counter"
         findings = tuple(self._against_each_other(counter, by_counter, by_power))
-        return BoardEnergy(chosen, source, gap_ns, findings)
+        return BoardEnergy(chosen, source, gap_ns, findings, None not in (by_counter, by_power))
 
     def _near(self, samples: Sequence[PowerSample]) -> Sequence[PowerSample]:
         """Return the samples that can enclose the window, and one before them."""

@@ -58,14 +58,23 @@ def _of_meters(log: PowerLog, energies: Sequence[WindowEnergy]) -> Iterator[tupl
                 " repeat, so that no interval here holds it. It cancels only on the same boards."
             ),
         )
-    by_watts = [board for energy in known for board in energy.by_board if board.source == "power"]
+    boards = [board for energy in known for board in energy.by_board]
+    by_watts = sum(board.source == "power" for board in boards)
     if by_watts:
         yield (
             "Energy by the boards' own counters",
             (
-                f"In {len(by_watts)} of {sum(len(e.by_board) for e in known)} windows of a board"
-                " there was none that could be used: its energy is the integral of its watts, read"
-                f" every {log.period_ns / 1e9:g} s."
+                f"In {by_watts} of {len(boards)} windows of a board there was none that could be"
+                " used: its energy is the integral of its watts, read every"
+                f" {log.period_ns / 1e9:g} s."
+            ),
+        )
+    if alone := sum(board.source == "counter" and not board.checked for board in boards):
+        yield (
+            "Counters held against watts",
+            (
+                f"In {alone} of {len(boards)} windows of a board its watts were not read, or not"
+                " often enough: the counter stands alone."
             ),
         )
 
