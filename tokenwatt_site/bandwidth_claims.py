@@ -18,15 +18,9 @@ from tokenwatt_site.pooled import absent, pooled
 from tokenwatt_site.power_log import PowerLog
 from tokenwatt_site.run import MetricClaim, Outcome
 from tokenwatt_site.spec import Spec
-from tokenwatt_site.traffic import (
-    BUNDLED_ABOVE,
-    Work,
-    increments,
-    traffic_bytes,
-    traffic_flops,
-    work_of,
-)
+from tokenwatt_site.traffic import traffic_bytes, traffic_flops
 from tokenwatt_site.trials import Evidence, Trial
+from tokenwatt_site.work import BUNDLED_ABOVE, Work, increments, work_of
 
 RECONCILED_WITHIN = 0.05
 
@@ -322,8 +316,8 @@ def _by_engine(evidence: Evidence, tops: Sequence[Trial], limits: Limits) -> Ban
         found = []
         for t in tops:
             start_ns, end_ns = (t.epoch_ns + edge for edge in t.window_ns)
-            rises = increments(engine, ("read_mb",), start_ns, end_ns)
-            each_board = sum(rise.counts[0] for rise in rises) * 1e6
+            rises = increments(engine, "read_mb", start_ns, end_ns)
+            each_board = sum(rise.count for rise in rises) * 1e6
             found.append(each_board * limits.setup.accelerator.count / _seconds(t))
         return found
 

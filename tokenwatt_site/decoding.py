@@ -90,6 +90,10 @@ class Batch:
             sequences, events, tokens = sequences + one, events + rate, tokens + token_rate
         self._starts = [piece.start_ns for piece in self.pieces]
 
+    def before(self, at_ns: int) -> Piece:
+        """Return the piece that holds the moment before `at_ns`, which is in the window."""
+        return self.pieces[max(0, bisect_left(self._starts, at_ns) - 1)]
+
     def means(self, start_ns: int, end_ns: int) -> tuple[float, float, float]:
         """Return the averages of sequences and of their events and tokens per ns."""
         first = max(0, bisect_right(self._starts, start_ns) - 1)

@@ -64,3 +64,14 @@ class Answer:
         """Return what `step` attends to of it; None: it is not in that step."""
         done = step - self.first_step - 1
         return self.prompt + 1 + done * self.per_step if 0 <= done < self.steps else None
+
+
+def steady(
+    sequences: int, seconds: int = 10, per_event: int = 1, events_s: int = 50
+) -> list[RequestRecord]:
+    """Return answers that are all in decode all the time."""
+    events = events_s * seconds
+    return [
+        a_record(0, seconds * 10**9, prompt=1000, output=1 + events * per_event, events=1 + events)
+        for _ in range(sequences)
+    ]
