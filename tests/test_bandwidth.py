@@ -173,8 +173,8 @@ def test_a_sparse_selection_reads_its_keys_of_all_tokens_and_the_rest_of_a_few()
     sparse = of_model(DEEPSEEK_V3, AttentionLayers("latent", 61, 576, 1, None, 128, 2048))
 
     read = sequence_bytes(sparse, 1, ALONE, Contexts(10_000))
-    assert read == 61 * (576 * 2048 + 128 * 10_000)
-    assert sequence_bytes(sparse, 1, ALONE, Contexts(500)) == 61 * (576 + 128) * 500
+    assert read == 61 * (576 * 2048 + 132 * 10_000)
+    assert sequence_bytes(sparse, 1, ALONE, Contexts(500)) == 61 * (576 + 132) * 500
 
 
 def test_a_fixed_state_is_read_and_written_at_any_context() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 from dataclasses import replace
 
@@ -24,6 +23,8 @@ from tokenwatt_site.engine_log import EngineLog, EngineSample
 from tokenwatt_site.model_shape.shape import AttentionLayers, ModelShape
 from tokenwatt_site.records import RequestRecord
 from tokenwatt_site.simulate.engine import Engine, Limits, Request, Step
+from tokenwatt_site.simulate.models import SimulatedModel
+from tokenwatt_site.simulate.roofline import Roofline, boards
 from tokenwatt_site.simulate.virtual import play
 from tokenwatt_site.traffic import traffic_bytes, traffic_flops
 from tokenwatt_site.work import work_of
@@ -156,32 +157,21 @@ def test_arithmetic_counts_prompts_without_what_was_cached() -> None:
     )
 
 
-class WatchedPrices:
-    """Prices of a step as the simulated engine asks for them, each with the bytes it moved."""
+class WatchedRoofline:
+    """The roofline of one H200, and the bytes by which it priced each step."""
 
     def __init__(self, shape: ModelShape) -> None:
-        self.shape, self.stored = shape, in_bf16(shape)
-        self.moved: list[float] = []
+        model = SimulatedModel(shape.name, shape, in_bf16(shape))
+        self.roofline = Roofline(model, boards("NVIDIA H200", 1))
+        self.kv_bytes = sum(2 * a.layers * a.kv_values for a in shape.attention)
+        self.moved: list[int] = []
 
-    def step_ns(self, tokens: int, read: int, _pairs: int) -> int:
-        weights = (
-            self.stored.head
-            + self.stored.dense
-            + sum(
-                e.layers
-                * e.experts
-                * (1 - (1 - e.per_token / e.experts) ** tokens)
-                * 2
-                * e.parameters
-                for e in self.shape.experts
-            )
-        )
-        kv = sum(2 * a.layers * a.kv_values for a in self.shape.attention)
-        self.moved.append(weights + kv * read)
-        return math.ceil(self.moved[-1] / 4800) + MS
+    def step_ns(self, tokens: int, read: int, pairs: int) -> int:
+        self.moved.append(self.roofline.weight_bytes(tokens) + self.kv_bytes * read)
+        return self.roofline.step_ns(tokens, read, pairs)
 
 
-def simulated(shape: ModelShape, rate: int) -> tuple[list[RequestRecord], list[Step], list[float]]:
+def simulated(shape: ModelShape, rate: int) -> tuple[list[RequestRecord], list[Step], list[int]]:
     """Answer 20 s of load on one H200; return the records, the steps, and what each step moved."""
     draw = random.Random(3)
     at_ns, asked = 0, []
@@ -189,7 +179,7 @@ def simulated(shape: ModelShape, rate: int) -> tuple[list[RequestRecord], list[S
         at_ns += round(draw.expovariate(rate) * S)
         prompt = tuple(draw.randrange(1, 1 << 40) for _ in range(draw.randrange(100, 1500)))
         asked.append(Request(number, prompt, draw.randrange(50, 400), at_ns))
-    prices, steps = WatchedPrices(shape), []
+    prices, steps = WatchedRoofline(shape), []
     engine = Engine(prices, Limits(256, 2048, 800_000, 16_384))  # type: ignore[arg-type]
     timelines = play(engine, asked, steps.append)
     records = [
@@ -209,7 +199,7 @@ def simulated(shape: ModelShape, rate: int) -> tuple[list[RequestRecord], list[S
     ("shape", "rate", "by_counter", "by_records"),
     [
         (LLAMA_8B, 2, 0.002, 0.005),
-        (LLAMA_8B, 12, 0.002, 0.005),
+        (LLAMA_8B, 12, 0.002, 0.01),
         # Few answers: their number changes how long a step takes, which their means do not show.
         (QWEN3_30B, 2, 0.03, 0.05),
         (QWEN3_30B, 12, 0.005, 0.01),

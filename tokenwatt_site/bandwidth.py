@@ -143,10 +143,9 @@ def sequence_bytes(
         group.layers
         * (
             max(1.0, layout.head_ranks / max(1, group.kv_heads))
-            * kv_value_bytes
             * (
-                group.kv_values * contexts.total(seen(group))
-                + group.index_values * contexts.total()
+                kv_value_bytes * group.kv_values * contexts.total(seen(group))
+                + group.index_bytes * contexts.total()
             )
             + 2 * group.state_values * group.state_value_bytes * contexts.count
         )

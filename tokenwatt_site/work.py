@@ -9,7 +9,7 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import islice, pairwise
+from itertools import pairwise
 from operator import attrgetter
 from typing import Literal, TypeAlias
 
@@ -237,11 +237,8 @@ def _counted(
         start_ns, end_ns = rise.start_ns - epoch_ns, rise.end_ns - epoch_ns
         while first < len(seen) and seen[first].end_ns <= start_ns:
             first += 1
-        parts = []
-        for stretch in islice(seen, first, None):
-            if stretch.start_ns > end_ns:
-                break
-            parts.append((stretch, _share(stretch, start_ns, end_ns)))
+        last = bisect_right(seen, end_ns, lo=first, key=attrgetter("start_ns"))
+        parts = [(stretch, _share(stretch, start_ns, end_ns)) for stretch in seen[first:last]]
         steps = rise.count * layout.replicas * layout.ranks
         total = math.fsum(share * stretch.steps for stretch, share in parts)
         if total <= 0:
