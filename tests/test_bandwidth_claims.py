@@ -93,6 +93,7 @@ def a_spec(
     return small_spec(
         setup__accelerator=accelerator,
         setup__quantization={"weights": "bf16", "kv_cache": "bf16"},
+        setup__power={"sensor": "nvml", "scope": "gpu", "rate_hz": 1.0},
         **changes,
     )
 
@@ -315,6 +316,7 @@ def test_a_processor_has_bytes_and_steps_but_no_percentage() -> None:
     claims = Case(spec=spec, joules=900_000.0).claims()
 
     assert value(claims, "step_read") == pytest.approx(49.37, rel=1e-3)
+    assert reason(claims, "dram_energy_share") == "no board's energy was read"
     for key in ("mbu", "mbu_bus", "bandwidth_limit_rate", "compute_share", "bus_bandwidth"):
         assert "no accelerator" in reason(claims, key)
 

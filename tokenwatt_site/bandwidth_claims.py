@@ -17,12 +17,15 @@ from tokenwatt_site.model_shape.shape import ModelShape, StoredBytes
 from tokenwatt_site.pooled import absent, pooled
 from tokenwatt_site.power_log import PowerLog
 from tokenwatt_site.run import MetricClaim, Outcome
-from tokenwatt_site.spec import Spec
+from tokenwatt_site.spec import PowerScope, Spec
 from tokenwatt_site.traffic import traffic_bytes, traffic_flops
 from tokenwatt_site.trials import Evidence, Trial
 from tokenwatt_site.work import BUNDLED_ABOVE, Work, increments, work_of
 
 RECONCILED_WITHIN = 0.05
+
+_BOARDS: frozenset[PowerScope] = frozenset({"gpu", "module"})
+"""Scopes of what is an accelerator, whose energy and memory these numbers are of."""
 
 _OF_BYTES = ("mbu", "mbu_bus", "step_read", "bandwidth_limit_rate", "dram_energy_share")
 _OF_MODEL = (*_OF_BYTES, "compute_share")
@@ -53,6 +56,8 @@ def bandwidth_claims(
     if not tops:
         return _none(_KEYS, "no trial met the SLO")
     limits = Limits(spec.setup, gpu_boards([log.boards for log in _logs(evidence)]))
+    if spec.setup.power.scope not in _BOARDS:
+        energies = ()
     parts = (
         _of_steps(spec, evidence, tops, energies, limits),
         _measured(evidence, tops, limits),
@@ -82,7 +87,7 @@ def _claim(key: str, values: Callable[[], list[float]], qualifier: str = "") -> 
 
 def _logs(evidence: Evidence) -> list[PowerLog]:
     logs = (evidence.power, *evidence.beside)
-    return [log for log in logs if log is not None and log.scope in {"gpu", "module"}]
+    return [log for log in logs if log is not None and log.scope in _BOARDS]
 
 
 def _seconds(trial: Trial) -> float:

@@ -227,7 +227,7 @@ _ALL = (
         " state) / (time x boards x rated bandwidth). Activations, writes, prefill's own KV reads,"
         " draft models and traffic between boards are not in it; a prefix that prompts share counts"
         " for each of them. Upper: experts are taken to be reached evenly, which is the most that"
-        " as many tokens can reach.",
+        " as many tokens can reach; a prompt is taken to reach them in one step.",
     ),
     Metric(
         "mbu_bus",
@@ -295,8 +295,8 @@ _ALL = (
         "arithmetic",
         1,
         "Steps of the engine per second of the window: by its own counter where it exports one,"
-        " else by how often an answer in the batch got an event; steps without any are then not"
-        " seen.",
+        " else by how often an answer in the batch got an event, and one for each prompt that was"
+        " alone.",
     ),
     Metric(
         "step_read",
