@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from functools import cached_property
 
 import pytest
 from hypothesis import given
@@ -157,18 +158,17 @@ def test_arithmetic_counts_prompts_without_what_was_cached() -> None:
     )
 
 
-class WatchedRoofline:
-    """The roofline of one H200, and the bytes by which it priced each step."""
+class WatchedRoofline(Roofline):
+    """Keeps the bytes by which it priced each step."""
 
-    def __init__(self, shape: ModelShape) -> None:
-        model = SimulatedModel(shape.name, shape, in_bf16(shape))
-        self.roofline = Roofline(model, boards("NVIDIA H200", 1))
-        self.kv_bytes = sum(2 * a.layers * a.kv_values for a in shape.attention)
-        self.moved: list[int] = []
+    @cached_property
+    def moved(self) -> list[int]:
+        return []
 
     def step_ns(self, tokens: int, read: int, pairs: int) -> int:
-        self.moved.append(self.roofline.weight_bytes(tokens) + self.kv_bytes * read)
-        return self.roofline.step_ns(tokens, read, pairs)
+        kv_bytes = sum(2 * group.layers * group.kv_values for group in self.model.shape.attention)
+        self.moved.append(self.weight_bytes(tokens) + kv_bytes * read)
+        return super().step_ns(tokens, read, pairs)
 
 
 def simulated(shape: ModelShape, rate: int) -> tuple[list[RequestRecord], list[Step], list[int]]:
@@ -179,8 +179,9 @@ def simulated(shape: ModelShape, rate: int) -> tuple[list[RequestRecord], list[S
         at_ns += round(draw.expovariate(rate) * S)
         prompt = tuple(draw.randrange(1, 1 << 40) for _ in range(draw.randrange(100, 1500)))
         asked.append(Request(number, prompt, draw.randrange(50, 400), at_ns))
-    prices, steps = WatchedRoofline(shape), []
-    engine = Engine(prices, Limits(256, 2048, 800_000, 16_384))  # type: ignore[arg-type]
+    model = SimulatedModel(shape.name, shape, in_bf16(shape))
+    prices, steps = WatchedRoofline(model, boards("NVIDIA H200", 1)), []
+    engine = Engine(prices, Limits(256, 2048, 800_000, 16_384))
     timelines = play(engine, asked, steps.append)
     records = [
         a_record(
