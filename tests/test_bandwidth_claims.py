@@ -381,7 +381,7 @@ def test_without_a_pair_the_samples_tell_and_the_label_says_so() -> None:
     assert metric(claims, "mbu_measured").label == METRICS["mbu_measured"].label + ", by samples"
 
 
-def test_b16_measured_traffic_beyond_the_bus_is_invalid_on_any_board() -> None:
+def test_b15_b16_measured_traffic_beyond_the_bus_is_invalid_on_any_board() -> None:
     spec = a_spec(count=2)
     case = Case(spec=replace_parallel(spec, tensor=2))
     claims = measured(case, H200, H200, pairs=(400_000, 1_010_000))
@@ -530,3 +530,12 @@ def test_repeats_are_pooled_and_replicas_split_the_batch() -> None:
     one = Case(step_ms=30).claims()
     more = 100 * 15_009_849_344 / 0.030 / 9.6e12
     assert value(two, "mbu") == pytest.approx(value(one, "mbu") / 2 + more, rel=1e-3)
+
+
+def test_what_a_model_has_beside_its_decoder_is_not_covered_and_said() -> None:
+    drafts = {**LLAMA_8B, "num_nextn_predict_layers": 1}
+    told = {each.what: each.why for each in Case(config=drafts).claims().not_covered}
+
+    assert "1 draft layers" in told["In modelled reads, parts of the model"]
+    assert "config.json" in told["Bytes of the weights as they are stored"]
+    assert Case(config=None).claims().not_covered == ()

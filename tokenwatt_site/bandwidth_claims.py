@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tokenwatt_site.bandwidth import HBM2_J_PER_BIT, Layout, NoFigure, layout_of
@@ -16,7 +16,7 @@ from tokenwatt_site.model_shape import describe, kv_value_bytes
 from tokenwatt_site.model_shape.shape import ModelShape, StoredBytes
 from tokenwatt_site.pooled import absent, pooled
 from tokenwatt_site.power_log import PowerLog
-from tokenwatt_site.run import MetricClaim, Outcome
+from tokenwatt_site.run import MetricClaim, NotCovered, Outcome
 from tokenwatt_site.spec import PowerScope, Spec
 from tokenwatt_site.traffic import traffic_bytes, traffic_flops
 from tokenwatt_site.trials import Evidence, Trial
@@ -40,6 +40,7 @@ class BandwidthClaims:
 
     metrics: tuple[MetricClaim, ...]
     outcomes: tuple[Outcome, ...]
+    not_covered: tuple[NotCovered, ...] = ()
 
 
 def bandwidth_claims(
@@ -69,7 +70,11 @@ def bandwidth_claims(
     )
     metrics = tuple(metric for part in parts for metric in part.metrics)
     outcomes = tuple(outcome for part in parts for outcome in part.outcomes)
-    return BandwidthClaims(metrics, (*outcomes, *_reconciled(metrics), *_as_sold(limits)))
+    return BandwidthClaims(
+        metrics,
+        (*outcomes, *_reconciled(metrics), *_as_sold(limits)),
+        tuple(caveat for part in parts for caveat in part.not_covered),
+    )
 
 
 def _none(keys: Sequence[str], why: str) -> BandwidthClaims:
@@ -127,6 +132,7 @@ def _of_steps(
     return BandwidthClaims(
         (rate, *by_bytes.metrics, *compute.metrics),
         (*outcomes, *by_bytes.outcomes, *compute.outcomes),
+        tuple(NotCovered(what=what, why=why) for what, why in _left_out(model)),
     )
 
 
@@ -177,6 +183,21 @@ def _model_of(spec: Spec, evidence: Evidence) -> _Model:
     if kv is None:
         raise NoFigure(f"no size of a KV value is known (quantization.kv_cache: {declared})")
     return _Model(shape, stored, kv)
+
+
+def _left_out(model: _Model) -> Iterator[tuple[str, str]]:
+    if model.shape.left_out:
+        yield "In modelled reads, parts of the model", f"{'; '.join(model.shape.left_out)}."
+    if model.stored.source == "config":
+        yield (
+            "Bytes of the weights as they are stored",
+            "No headers of the model's files were at hand: they follow from its config.json.",
+        )
+    if model.stored.offloaded > 0:
+        yield (
+            "Reads from host memory",
+            f"{model.stored.offloaded / 1e9:.1f} GB of tables are kept there, in no figure of HBM.",
+        )
 
 
 def _of_bytes(

@@ -69,6 +69,7 @@ def derive(spec: Spec, evidence: Evidence) -> Claims:
         outcomes=(*energy.outcomes, *traffic.outcomes),
         not_covered=(
             *caveats(spec, repeats, metrics),
+            *traffic.not_covered,
             *circumstances(spec, evidence.journal, trials, evidence.trace),
             *energy_notes(energy.energies),
         ),
