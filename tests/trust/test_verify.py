@@ -950,7 +950,8 @@ def test_a_run_with_power_is_valid_and_its_watts_are_recomputed(tmp_path: Path) 
 
 LIES_ABOUT_POWER = {
     "another scope": powered(power=replace(steady_power(4000), scope="module")),
-    "another sensor": powered(power=replace(steady_power(4000), sensor="meter")),
+    "another sensor": powered(power=replace(steady_power(4000), sensor="amd")),
+    "no sensor": powered(power=replace(steady_power(4000), sensor="none")),
     "other boards": powered(edit_document=put("conditions", "board_uuids", value=["GPU-0"])),
     "boards without a log": RunBuilder(
         edit_document=put("conditions", "board_uuids", value=["GPU-0"])
