@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tokenwatt_site.errors import UsageError
-from tokenwatt_site.measure.credential import HIDDEN, authorisation, hide
+from tokenwatt_site.measure.credential import HIDDEN, Login, authorisation, hide
 
 VARIABLE = "TOKENWATT_TEST_KEY"
 KEY = "k3y-0123456789abcdef"
@@ -49,3 +49,41 @@ def test_a_key_that_was_cut_off_is_hidden_too(monkeypatch: pytest.MonkeyPatch, l
 def test_a_word_that_is_no_secret_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "EMPTY")
     assert hide("the list is EMPTY", VARIABLE) == "the list is EMPTY"
+
+
+def test_a_login_is_the_header_of_basic_authentication_and_shows_only_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TOKENWATT_TEST_USER", "Aladdin")
+    monkeypatch.setenv(VARIABLE, "open sesame")
+    login = Login("TOKENWATT_TEST_USER", VARIABLE)
+
+    # The example of RFC 7617.
+    assert login.header() == "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="
+    assert "sesame" not in repr(login)
+
+
+@pytest.mark.parametrize(
+    ("user", "password", "named"),
+    [
+        (None, "p", "user_variable: TOKENWATT_TEST_USER: is not set"),
+        ("u", None, f"password_variable: {VARIABLE}: is not set"),
+        ("u", "", f"password_variable: {VARIABLE}: is not set"),
+        ("a:b", "p", "user_variable: TOKENWATT_TEST_USER: holds no user that can be sent"),
+        ("u", "se\ncret", f"password_variable: {VARIABLE}: holds no password that can be sent"),
+    ],
+)
+def test_a_login_that_cannot_be_sent_names_the_variable_and_not_its_value(
+    monkeypatch: pytest.MonkeyPatch, user: str | None, password: str | None, named: str
+) -> None:
+    for variable, value in (("TOKENWATT_TEST_USER", user), (VARIABLE, password)):
+        monkeypatch.delenv(variable, raising=False)
+        if value is not None:
+            monkeypatch.setenv(variable, value)
+
+    with pytest.raises(UsageError) as caught:
+        Login("TOKENWATT_TEST_USER", VARIABLE).header()
+
+    assert named in str(caught.value)
+    assert "cret" not in str(caught.value)
+    assert "a:b" not in str(caught.value)

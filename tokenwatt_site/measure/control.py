@@ -10,6 +10,7 @@ from __future__ import annotations
 import socket
 import ssl
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Self
@@ -18,7 +19,7 @@ import httpx2
 
 from tokenwatt_site.canonical import clean_text
 from tokenwatt_site.errors import EngineError, Problem, UsageError
-from tokenwatt_site.measure.credential import authorisation, hide
+from tokenwatt_site.measure.credential import Login, authorisation, hide
 from tokenwatt_site.measure.tls import failure_text, trusted_context
 
 MAX_BYTES = 4 << 20
@@ -36,6 +37,24 @@ class Answer:
     body: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Whom a request goes to, in the words of its errors.
+
+    Attributes:
+        name: what it is.
+        field: where its address is written.
+        remedy: what to do where nobody answers.
+    """
+
+    name: str
+    field: str
+    remedy: str
+
+
+ENGINE = Peer("engine", "endpoint.url", "Start the engine, or correct the address (without /v1).")
+
+
 def request(
     url: str,
     *,
@@ -43,6 +62,8 @@ def request(
     content: bytes | None = None,
     max_bytes: int = MAX_BYTES,
     api_key_variable: str | None = None,
+    login: Login | None = None,
+    peer: Peer = ENGINE,
 ) -> Answer:
     """Send one request on a connection of its own: GET, or POST of JSON where there is content.
 
@@ -53,15 +74,20 @@ def request(
         max_bytes: how large the answer may be.
         api_key_variable: the environment variable with the key to send; None sends none. Where
             the answer repeats the key, it is blotted out.
+        login: user and password to send; blotted out as well.
+        peer: who is asked.
 
     Raises:
-        UsageError: the variable is not set.
+        UsageError: a variable is not set.
         EngineError: nobody there, or none whose certificate is trusted; no whole answer in time,
             one that is too large or compressed, or no HTTP.
     """
     headers = {"accept-encoding": "identity", "content-type": "application/json"}
     if key := authorisation(api_key_variable):
         headers["authorization"] = key
+    elif login is not None:
+        headers["authorization"] = login.header()
+    secrets = (api_key_variable, *((login.user_variable, login.password_variable) if login else ()))
     cutter = _Cutter(deadline_s)
     try:
         with cutter:
@@ -72,30 +98,30 @@ def request(
                 max_bytes=max_bytes,
                 timeout_s=deadline_s,
                 cutter=cutter,
+                peer=peer,
             )
     except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
         if not cutter.over and (fault := _tls_fault(error)):
-            raise _engine_error(
+            raise _peer_error(
+                peer,
                 url,
                 fault,
                 "Trusted are the authorities of the system, or of the file that the environment"
                 " variable SSL_CERT_FILE names.",
             ) from error
-        raise _engine_error(
-            url,
-            f"no engine answers: {_text(error)}",
-            "Start the engine, or correct the address (without /v1).",
+        raise _peer_error(
+            peer, url, f"no {peer.name} answers: {_text(error)}", peer.remedy
         ) from error
     except httpx2.HTTPError as error:
         if not cutter.over and not isinstance(error, httpx2.TimeoutException):
-            raise _engine_error(
-                url, f"the answer broke off, or is no HTTP: {_text(error)}", _SEE_LOG
+            raise _peer_error(
+                peer, url, f"the answer broke off, or is no HTTP: {_text(error)}", _SEE_LOG
             ) from error
     else:
         # An answer that ends with its connection looks whole where it was cut.
         if not cutter.over:
-            return _without_key(answer, api_key_variable)
-    raise _engine_error(url, f"the answer did not end within {deadline_s:g} s", _SEE_LOG)
+            return _without_secrets(answer, secrets)
+    raise _peer_error(peer, url, f"the answer did not end within {deadline_s:g} s", _SEE_LOG)
 
 
 _SEE_LOG = "Something runs there; its log may say why."
@@ -109,9 +135,11 @@ def _tls_fault(error: BaseException | None) -> str | None:
     return None
 
 
-def _without_key(answer: Answer, api_key_variable: str | None) -> Answer:
+def _without_secrets(answer: Answer, variables: Sequence[str | None]) -> Answer:
     def clean(text: str) -> str:
-        return hide(text, api_key_variable)
+        for variable in variables:
+            text = hide(text, variable)
+        return text
 
     # Latin-1 gives every byte back as it was.
     return Answer(
@@ -207,6 +235,7 @@ def _exchange(
     max_bytes: int,
     timeout_s: float,
     cutter: _Cutter,
+    peer: Peer,
 ) -> Answer:
     # Where certificates are not needed, loading them takes longer than most requests.
     # A proxy of the environment must not stand between us and the engine.
@@ -226,19 +255,21 @@ def _exchange(
     ):
         headers = response.headers
         if headers.get("content-encoding", "identity").lower() != "identity":
-            raise _engine_error(
+            raise _peer_error(
+                peer,
                 url,
                 "the answer is compressed, though that was not asked for",
-                "Turn off compression between here and the engine.",
+                f"Turn off compression between here and the {peer.name}.",
             )
         body = bytearray()
         for piece in response.iter_raw():
             body += piece
             if len(body) > max_bytes:
-                raise _engine_error(
+                raise _peer_error(
+                    peer,
                     url,
                     f"the answer is larger than {max_bytes / (1 << 20):.3g} MiB",
-                    "Is this an engine?",
+                    f"Is this the {peer.name}?",
                 )
         kind = clean_text(headers.get("content-type", ""))
         return Answer(
@@ -246,8 +277,8 @@ def _exchange(
         )
 
 
-def _engine_error(url: str, what: str, remedy: str) -> EngineError:
-    return EngineError(Problem(what, field="endpoint.url", found=url, remedy=remedy))
+def _peer_error(peer: Peer, url: str, what: str, remedy: str) -> EngineError:
+    return EngineError(Problem(what, field=peer.field, found=url, remedy=remedy))
 
 
 def _text(error: Exception) -> str:

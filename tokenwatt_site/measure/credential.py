@@ -1,13 +1,15 @@
-"""The key of an endpoint: read from the environment where it is sent, and kept nowhere.
+"""Key of an endpoint, user and password of an instrument: read where they are sent, kept nowhere.
 
 Everything else carries the name of the variable only, so no value that is printed, written or
-compared holds the key. What an engine says may repeat it, and passes `hide` before it is kept.
+compared holds them. What the other side says may repeat them, and passes `hide` before it is kept.
 """
 
 from __future__ import annotations
 
 import os
 import re
+from base64 import b64encode
+from dataclasses import dataclass
 
 from tokenwatt_site.errors import Problem, UsageError
 
@@ -36,6 +38,37 @@ def authorisation(variable: str | None) -> str | None:
             )
         )
     return f"Bearer {key}"
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """Names of the environment variables that hold user and password; safe to show."""
+
+    user_variable: str
+    password_variable: str
+
+    def header(self) -> str:
+        """Return the value of the header `Authorization` (RFC 7617).
+
+        Raises:
+            UsageError: a variable is not set or cannot be sent; names it, and not what it holds.
+        """
+        user, password = self._value("user"), self._value("password")
+        return "Basic " + b64encode(f"{user}:{password}".encode()).decode("ascii")
+
+    def _value(self, which: str) -> str:
+        variable = self.user_variable if which == "user" else self.password_variable
+        value = os.environ.get(variable, "")
+        unsendable = not value.isprintable() or (which == "user" and ":" in value)
+        if not value or unsendable:
+            raise UsageError(
+                Problem(
+                    f"holds no {which} that can be sent" if value else "is not set",
+                    field=f"instruments.{which}_variable: {variable}",
+                    remedy=f"Set the environment variable {variable} to the {which}.",
+                )
+            )
+        return value
 
 
 def hide(text: str, variable: str | None) -> str:
