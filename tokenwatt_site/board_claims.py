@@ -18,8 +18,10 @@ HELD_BACK = (
     (0x010, "sync with other boards"),
     (0x002, "clocks set by the user"),
     (0x100, "display clocks"),
+    (0x200, "board limit"),
+    (0x400, "voltage reliability"),
 )
-"""NVML's clocks event reasons (nvml.h) that keep clocks below what they could be. Bit 1, idle, is
+"""NVML's clocks event reasons, throttle reasons as they were, that keep clocks below what they could be. Bit 1, idle, is
 none of them: a board without work needs no clocks."""
 
 

@@ -514,7 +514,7 @@ def gpu_spec(**changes: Any) -> Spec:
         "power_limit_w": 400.0,
     }
     power = {"sensor": "nvml", "scope": "gpu", "rate_hz": 1.0}
-    return small_spec(setup__accelerator=board, setup__power=power, **changes)
+    return small_spec(**{"setup__accelerator": board, "setup__power": power, **changes})
 
 
 def a_trace(rows: int = 400, *, every_ns: int = 500_000_000, bursts: int = 4) -> Trace:

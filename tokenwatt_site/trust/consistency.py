@@ -169,17 +169,20 @@ def _check_launches(journal: Sequence[Entry]) -> None:
 
 def _check_idle(journal: Sequence[Entry]) -> None:
     """Check that each launch was idle before its trials and after them, at most once each."""
-    told: list[str] = []
+    told: set[str] = set()
     for line in journal:
         if line.event == "launch":
-            told = []
+            told = set()
         elif line.event == "trial_start":
-            told.append("trial")
+            if "after" in told:
+                raise _at(line, "follows a span that was without load after all trials")
+            told.add("trial")
         elif line.event == "idle":
             when = IdleSpan.of(line).when
-            if when in told or (when == "before" and told) or (when == "after" and not told):
-                raise _at(line, f"is idle {when} the load, where {', '.join(told) or 'none'} was")
-            told.append(when)
+            if when in told or (when == "before") == ("trial" in told):
+                seen = ", ".join(sorted(told)) or "nothing"
+                raise _at(line, f"is without load {when} the trials; {seen} came in this launch")
+            told.add(when)
 
 
 def _check_overhead(run: Run, journal: Sequence[Entry]) -> None:
