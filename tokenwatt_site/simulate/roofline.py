@@ -137,10 +137,15 @@ class Roofline:
             read: tokens whose KV is read: the contexts of its sequences, added up.
             pairs: over the computed tokens, the context that each attends to, added up.
         """
+        busy_ns = max(self.busy_ns(tokens, read, pairs))
+        return -(-(busy_ns + self.fixed_ns) * self.pace // _PACE_UNIT)
+
+    def busy_ns(self, tokens: int, read: int, pairs: int) -> tuple[int, int]:
+        """Return how long memory and arithmetic take, at full rate; arguments as of `step_ns`."""
         count = self.boards.count
         flops_a_token, flops_a_pair = self._flops
         moved = self.weight_bytes(tokens) + self._kv_token_bytes * read
         flops = flops_a_token * tokens + flops_a_pair * pairs
         moving_ns = -(-moved * _SECOND // (self.boards.bandwidth_bytes_s * count))
         computing_ns = -(-flops * _SECOND // (self.boards.peak_flop_s * count))
-        return -(-(max(moving_ns, computing_ns) + self.fixed_ns) * self.pace // _PACE_UNIT)
+        return moving_ns, computing_ns

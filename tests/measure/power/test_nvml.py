@@ -240,6 +240,26 @@ def test_b8_a_counter_that_was_reset_in_the_window_makes_it_invalid(scripted: Sc
     meter.close()
 
 
+def test_b5_a_board_that_is_lost_before_the_end_has_no_energy_and_never_0_w(
+    scripted: Scripted,
+) -> None:
+    machine = scripted(*eight_boards()[:2])
+    meter = NvmlMeter()
+    samples = read_for(meter, machine, 4)
+    for function in ("nvmlDeviceGetTotalEnergyConsumption", "nvmlDeviceGetFieldValues"):
+        machine.rule(function, board=1, code=GPU_IS_LOST)
+    machine.pass_(SECOND)
+    samples += read_for(meter, machine, 3)
+
+    found = window_energy(log_of(meter, samples), SECOND, 7 * SECOND, max_gap_ns=3 * SECOND)
+
+    late = [s for s in samples if s.board == 1 and s.at_ns > 4 * SECOND]
+    assert {(s.power_mw, s.energy_mj) for s in late} == {(None, None)}
+    assert found.energy_mj is None
+    assert found.reason is not None
+    meter.close()
+
+
 def test_a_slow_answer_is_stamped_in_its_middle_and_moves_no_other_boards_stamp(
     scripted: Scripted,
 ) -> None:
@@ -357,7 +377,7 @@ def test_b13_processes_beside_the_engines_own_are_counted(scripted: Scripted) ->
     meter.close()
 
 
-def test_a_named_board_is_the_one_that_is_read(scripted: Scripted) -> None:
+def test_b15_a_named_board_is_the_one_that_is_read(scripted: Scripted) -> None:
     boards = eight_boards()
     for number, board in enumerate(boards):
         board.tape = steady(100 + number, 5)
@@ -407,6 +427,7 @@ def test_boards_that_may_not_be_opened_are_as_if_they_were_not_there(scripted: S
             {"average_scopes": 0, "instant_scopes": 0},
             "neither energy nor power by this driver",
         ),
+        ((), {"tape": [Tick(0, 0, 0, 0)]}, "neither energy nor power by this driver, or to us"),
     ],
 )
 def test_why_nothing_can_be_read_is_said(
