@@ -21,8 +21,10 @@ HELD_BACK = (
     (0x200, "board limit"),
     (0x400, "voltage reliability"),
 )
-"""NVML's clocks event reasons, throttle reasons as they were, that keep clocks below what they could be. Bit 1, idle, is
-none of them: a board without work needs no clocks."""
+"""NVML's clocks event reasons (once: throttle reasons) that keep clocks below what they could be.
+
+Bit 1, idle, is none of them: a board without work needs no clocks.
+"""
 
 
 def board_claims(

@@ -865,7 +865,7 @@ def test_faster_requests_under_the_same_claims_are_refused(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("number", "part"),
     [
-        (6, "decode_requests"),
+        (6, "decoded"),
         (7, "check_journal"),
         (8, "read_trials"),
         (9, "derive"),

@@ -10,6 +10,7 @@
  6. Evidence: each piece has the digest, size and line count that were signed, and decodes, each
     role is there once, and none that the spec does not ask for. A trace is there where the setup
     plays one, is the one that the workload's hash names, and its parts stand for the whole of it.
+    Headers of the model's files have the digest that the setup names.
  7. The journal: its chain is whole and ends at the signed head; it opens with this configuration,
     this plan and our seed rule; a trial that lacks its end was broken off, and nothing ends that
     did not start; no two repeats are of one engine process, where it tells its start, and each
@@ -34,7 +35,7 @@ makes up consistent evidence passes all ten.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import InitVar, dataclass, replace
 from datetime import UTC, datetime
@@ -52,13 +53,9 @@ from tokenwatt_site.canonical import (
     sha256_hex,
 )
 from tokenwatt_site.claims import Evidence, derive
-from tokenwatt_site.engine_log import decode_engine
 from tokenwatt_site.errors import InputError, Problem, TokenwattError, VerificationError
 from tokenwatt_site.evidence import fetch
 from tokenwatt_site.journal import head, parse
-from tokenwatt_site.model_shape.document import decode_model
-from tokenwatt_site.power_log import decode_power
-from tokenwatt_site.records import decode_requests
 from tokenwatt_site.run import (
     RUN_SCHEMA,
     Claims,
@@ -68,8 +65,6 @@ from tokenwatt_site.run import (
     signed_bytes,
 )
 from tokenwatt_site.schema import validation_problems
-from tokenwatt_site.spec import Spec
-from tokenwatt_site.trace import Trace
 from tokenwatt_site.trace import parse as parse_trace
 from tokenwatt_site.trials import read_trials
 from tokenwatt_site.trust import signature
@@ -78,15 +73,11 @@ from tokenwatt_site.trust.difference import expect_equal
 from tokenwatt_site.trust.instruments import check_engine, check_idle, check_power
 from tokenwatt_site.trust.keyring import Keyring
 from tokenwatt_site.trust.plausibility import check_dates, check_epochs, check_requests
+from tokenwatt_site.trust.roles import check_model, check_roles, decoded
 from tokenwatt_site.validity import require_playable
 from tokenwatt_site.workload import workload_of
 
 KeyState: TypeAlias = Literal["known", "unknown"]
-
-REQUIRED_ROLES = frozenset({"journal", "requests"})
-ROLES = REQUIRED_ROLES | {"power", "trace", "engine", "model"}
-BESIDE = "power-beside-"
-"""Begins the roles of what further instruments read: power-beside-1, power-beside-2 and so on."""
 
 MAX_RUN_EVIDENCE_BYTES = 128 << 20
 """Of all evidence of one run together, uncompressed; 45,000 requests take about 4 MB."""
@@ -275,7 +266,8 @@ def _verified(path: Path, document: JsonValue, keyring: Keyring) -> ValidatedRun
         trace = parse_trace(raw["trace"], source=f"{path}: trace") if "trace" in raw else None
         workload = workload_of(run.spec.setup, trace)
         require_playable(run.spec, workload)
-        evidence = _decoded(raw, trace, str(path))
+        evidence = decoded(raw, trace, str(path))
+        check_model(run.spec, evidence.model)
     # (7) the journal
     with _check(7, path):
         journal = parse(raw["journal"], f"{path}: journal")
@@ -356,20 +348,7 @@ def _run(document: JsonValue, source: str) -> Run:
 
 def _fetched(folder: Path, run: Run) -> dict[str, bytes]:
     """Return the evidence by role; `journal` and `requests` are there."""
-    roles = [entry.role for entry in run.evidence]
-    allowed = _roles(run.spec, roles)
-    if len(set(roles)) != len(roles) or not REQUIRED_ROLES <= set(roles) <= allowed:
-        raise InputError(
-            Problem(
-                "does not have the roles that are read",
-                field="evidence",
-                found=", ".join(roles)[:200],
-                expected=(
-                    f"journal and requests, with {', '.join(sorted(allowed - REQUIRED_ROLES))} or"
-                    " without, each once"
-                ),
-            )
-        )
+    check_roles(run.spec, [entry.role for entry in run.evidence])
     if (total := sum(entry.bytes for entry in run.evidence)) > MAX_RUN_EVIDENCE_BYTES:
         raise InputError(
             Problem(
@@ -380,37 +359,6 @@ def _fetched(folder: Path, run: Run) -> dict[str, bytes]:
             )
         )
     return {entry.role: fetch(folder, entry) for entry in run.evidence}
-
-
-def _roles(spec: Spec, roles: Sequence[str]) -> frozenset[str]:
-    """Return the roles that evidence of `spec` may have; those beside are numbered through."""
-    beside = sum(i.sensor != spec.setup.power.sensor for i in spec.instruments)
-    told = sum(role.startswith(BESIDE) for role in roles)
-    allowed = ROLES | {f"{BESIDE}{n}" for n in range(1, min(beside, told) + 1)}
-    if spec.setup.power.sensor == "none":
-        allowed -= {"power"}
-    return allowed - {"model"} if spec.endpoint.model_files is None else allowed
-
-
-def _decoded(raw: dict[str, bytes], trace: Trace | None, path: str) -> Evidence:
-    """Return what is in the evidence; the journal comes later, as its chain is checked first."""
-
-    def source(role: str) -> str:
-        return f"{path}: {role}"
-
-    beside = sorted(
-        (role for role in raw if role.startswith(BESIDE)),
-        key=lambda role: int(role.removeprefix(BESIDE)),
-    )
-    return Evidence(
-        journal=(),
-        requests=decode_requests(raw["requests"], source=source("requests")),
-        power=decode_power(raw["power"], source=source("power")) if "power" in raw else None,
-        trace=trace,
-        beside=tuple(decode_power(raw[role], source=source(role)) for role in beside),
-        engine=decode_engine(raw["engine"], source=source("engine")) if "engine" in raw else None,
-        model=decode_model(raw["model"], source=source("model")) if "model" in raw else None,
-    )
 
 
 def _recomputed(run: Run, evidence: Evidence) -> Claims:
