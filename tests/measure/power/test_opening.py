@@ -140,6 +140,20 @@ def test_of_an_exporters_boards_only_the_named_ones_are_read(machine: Any) -> No
     assert node_1.closed
 
 
+def test_another_instrument_of_the_same_boards_is_left_with_these(machine: Any) -> None:
+    nvml, node, other = meter("GPU-2"), meter("GPU-1", "GPU-2", "GPU-3"), meter("GPU-9")
+    machine(nvml=nvml, node_1=node, node_2=other)
+
+    opened = open_meters(spec("nvml", "gpu", NODE_1, NODE_2), Boards(final=True))
+
+    (_, beside), (_, elsewhere) = opened.beside
+    assert [board.uuid for board in beside.boards()] == ["GPU-2"]
+    assert [s.energy_mj for s in beside.read(lambda: 0)] == [1_000]
+    assert elsewhere is other
+    opened.close()
+    assert node.closed
+
+
 def test_a_name_that_no_board_has_is_refused_and_all_is_closed(machine: Any) -> None:
     one, packages = meter("GPU-1"), meter("package-0")
     machine(node_1=one, rapl=packages)
