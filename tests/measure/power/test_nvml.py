@@ -27,9 +27,10 @@ from tests.support.nvml import (
 from tests.support.nvml.fixtures import Scripted
 from tokenwatt_site.energy import window_energy
 from tokenwatt_site.errors import ReadBackError
-from tokenwatt_site.measure.power import Sampler, open_meter
+from tokenwatt_site.measure.clock import RunClock
 from tokenwatt_site.measure.power.binding import Nvml
-from tokenwatt_site.measure.power.nvml import AVERAGE_NS, NvmlMeter, NvmlUnavailable
+from tokenwatt_site.measure.power.nvml import AVERAGE_NS, NvmlMeter, NvmlUnavailable, open_meter
+from tokenwatt_site.measure.sampling import PowerSource, Sampler
 from tokenwatt_site.power_log import Board, PowerLog, PowerSample
 
 SECOND = 1_000_000_000
@@ -493,7 +494,7 @@ def test_another_process_loads_the_scripted_library_under_its_real_name(
 ) -> None:
     machine = ScriptedMachine(tmp_path / "page", [ScriptedBoard()])
     code = (
-        "from tokenwatt_site.measure.power import open_meter\n"
+        "from tokenwatt_site.measure.power.nvml import open_meter\n"
         "meter = open_meter('nvml', 1)\n"
         "print(meter.boards()[0].name, meter.read(lambda: 7)[0].power_mw)\n"
         "meter.close()"
@@ -518,11 +519,13 @@ def test_five_seconds_of_real_time_are_read_to_their_end(scripted: Scripted) -> 
     machine.rule("nvmlDeviceGetTotalEnergyConsumption", board=7, delay_ns=200_000_000)
     start_ns = time.monotonic_ns()
     machine.run_with_the_real_clock()
-    sampler = Sampler(meter, 1.0)
+    source = PowerSource(meter)
+    sampler = Sampler(source, SECOND, RunClock(0), "nvml")
     sampler.start()
     time.sleep(5)
-    log = sampler.stop()
-    meter.close()
+    sampler.ask_to_stop()
+    assert sampler.join(10)
+    log = log_of(meter, source.samples)
 
     found = window_energy(log, start_ns + SECOND, start_ns + 4 * SECOND, max_gap_ns=3 * SECOND)
     assert found.energy_mj is not None
