@@ -16,6 +16,7 @@ from tokenwatt_site.pages.vega import (
     data,
     finish_panels,
     limit_rule,
+    named,
     scale,
     x_axis,
     y_axis,
@@ -50,7 +51,9 @@ def over_time(chart_id: str, lines: Sequence[Line], frame: Frame) -> Chart:
 
     The points of all lines of a band are at the same times.
     """
+    rows = {line.name: _rows(line) for line in lines}
     if len(lines) > MOST_PANELS:
+        rows = {_BAND: _band_rows(lines)}
         specs = both(_band(lines, frame), 240)
         kind = f"The band spans {len(lines)} lines, with their mean"
     elif len(lines) == 1:
@@ -64,7 +67,26 @@ def over_time(chart_id: str, lines: Sequence[Line], frame: Frame) -> Chart:
         f"{kind}; {points} points. Shaded: {len(frame.windows)} scored windows. Bars along the"
         f" bottom: {len(frame.idle)} idle spans."
     )
-    return Chart(chart_id, frame.title, said, specs)
+    # Put in last: Altair would copy every point a dozen times.
+    filled = tuple({**spec, "datasets": {**spec.get("datasets", {}), **rows}} for spec in specs)
+    return Chart(chart_id, frame.title, said, filled)
+
+
+_BAND = "band"
+
+
+def _rows(line: Line) -> list[dict[str, float | str]]:
+    return [{"x": a, "y": b, "part": str(part)} for a, b, part in line.points]
+
+
+def _band_rows(lines: Sequence[Line]) -> list[dict[str, float | str]]:
+    rows: list[dict[str, float | str]] = []
+    for at in zip(*(line.points for line in lines), strict=True):
+        values = [y for _, y, _ in at]
+        mean = sum(values) / len(values)
+        x, _, part = at[0]
+        rows.append({"x": x, "y": mean, "low": min(values), "high": max(values), "part": str(part)})
+    return rows
 
 
 def _top(lines: Sequence[Line], frame: Frame) -> float:
@@ -100,8 +122,9 @@ def _layers(
     last = _end([line]) if end is None else end
     x = alt.X("x:Q", scale=scale(0, last), axis=x_axis(frame.x, ticks[0]))
     y = alt.Y("y:Q", scale=scale(0, top), axis=y_axis(frame.y, ticks[1]))
-    points = data([{"x": a, "y": b, "part": str(part)} for a, b, part in line.points])
-    drawn = points.mark_line(color=BLUE, strokeWidth=1.6).encode(x=x, y=y, detail="part:N")
+    drawn = (
+        named(line.name).mark_line(color=BLUE, strokeWidth=1.6).encode(x=x, y=y, detail="part:N")
+    )
     limits = [] if line.limit is None else [limit_rule([{"y": line.limit}]).encode(y="y:Q")]
     return [*_marks(frame, last, top), drawn, *limits]
 
@@ -125,19 +148,13 @@ def _panels(lines: Sequence[Line], frame: Frame, width: int) -> Mapping[str, Any
 
 
 def _band(lines: Sequence[Line], frame: Frame) -> list[alt.Chart]:
-    rows = []
-    for at in zip(*(line.points for line in lines), strict=True):
-        values = [y for _, y, _ in at]
-        mean = sum(values) / len(values)
-        x, _, part = at[0]
-        rows.append({"x": x, "y": mean, "low": min(values), "high": max(values), "part": str(part)})
     top, end = _top(lines, frame), _end(lines)
     x = alt.X("x:Q", scale=scale(0, end), axis=x_axis(frame.x, 5))
     y = alt.Y("y:Q", scale=scale(0, top), axis=y_axis(f"{frame.y}, each by itself", 4))
     area = (
-        data(rows).mark_area(color=BLUE_SOFT).encode(x=x, y="low:Q", y2="high:Q", detail="part:N")
+        named(_BAND).mark_area(color=BLUE_SOFT).encode(x=x, y="low:Q", y2="high:Q", detail="part:N")
     )
-    mean_line = data(rows).mark_line(color=BLUE, strokeWidth=1.6)
+    mean_line = named(_BAND).mark_line(color=BLUE, strokeWidth=1.6)
     limits = {line.limit for line in lines if line.limit is not None}
     return [
         *_marks(frame, end, top),

@@ -17,6 +17,11 @@ def data(rows: Sequence[Mapping[str, float | str]]) -> alt.Chart:
     return alt.Chart(alt.InlineData(values=[dict(row) for row in rows]))
 
 
+def named(name: str) -> alt.Chart:
+    """Draw rows that are put into the finished document, under this name in its `datasets`."""
+    return alt.Chart(alt.NamedData(name=name))
+
+
 def limit_rule(rows: Sequence[Mapping[str, float | str]]) -> alt.Chart:
     rule: alt.Chart = data(rows).mark_rule(color=ORANGE, strokeDash=[6, 4], strokeWidth=1.6)
     return rule
