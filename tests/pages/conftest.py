@@ -139,7 +139,7 @@ def board_spec(**changes: Any) -> Any:
         "power_limit_w": 700.0,
     }
     power = {"sensor": "nvml", "scope": "gpu", "rate_hz": 1.0}
-    return small_spec(setup__accelerator=accelerator, setup__power=power, **changes)
+    return small_spec(**({"setup__accelerator": accelerator, "setup__power": power} | changes))
 
 
 def a_power_log() -> PowerLog:

@@ -217,14 +217,15 @@ def _tags(row: Row, configuration: Configuration) -> Iterator[tuple[str, str]]:
 
 def _cell(cell: Cell) -> CellView:
     if cell.value is None:
-        return CellView("", text.NOT_MEASURED, cell.reason or "no reason was recorded")
+        why = text.without_number(cell.reason)
+        return CellView("", why.partition(":")[0].partition(",")[0], why)
     return CellView(repr(cell.value), text.amount(cell.value, METRICS[cell.key]), None)
 
 
 def _missing(section: Section) -> Iterator[tuple[str, str]]:
     """Yield (metric, reason), once for each reason, with how many rows it is about."""
     counted = Counter(
-        (cell.label, cell.reason or "no reason was recorded")
+        (cell.label, text.without_number(cell.reason))
         for row in section.rows
         for cell in row.cells
         if cell.value is None
