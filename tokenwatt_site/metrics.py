@@ -266,6 +266,16 @@ _ALL = (
         " ours, never in its place.",
     ),
     Metric(
+        "bus_bandwidth",
+        "Memory bandwidth by bus x clock",
+        "GB/s per board",
+        "neither",
+        "arithmetic",
+        0,
+        "Width of a board's memory bus x 2 x its highest clock / 8, as the driver tells them: what"
+        " 100% of measured memory traffic is. Data sheets round it, or sell less.",
+    ),
+    Metric(
         "decode_batch",
         "Decode batch",
         "requests",

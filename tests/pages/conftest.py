@@ -256,6 +256,7 @@ ENERGY = {
     "mbu_measured": 66.4,
     "mbu_measured_bus": 64.8,
     "mbu_engine": 58.0,
+    "bus_bandwidth": 4916.736,
     "decode_batch": 61.3,
     "step_rate": 33.4,
     "step_read": 355.21,

@@ -4,7 +4,6 @@ from typing import Any, get_args
 
 import pytest
 
-from tests.pages.conftest import number
 from tokenwatt_site.pages import instruments
 from tokenwatt_site.spec import PowerScope, PowerSource
 
@@ -46,17 +45,9 @@ def test_the_window_joins_the_source_where_it_is_known() -> None:
     assert instruments.source(source("nvml", "gpu"), 120.4).endswith("1 Hz · windows of 120 s")
 
 
-def test_b9_the_power_of_a_module_is_not_called_that_of_a_gpu() -> None:
-    power, idle = number("board_power", 2380.0), number("idle_power", 474.0)
-    assert instruments.label(power, "module") == "Module power"
-    assert instruments.label(idle, "module") == "Loaded-idle module power"
-    assert instruments.label(power, "gpu") == "GPU board power"
+def test_b9_what_a_module_covers_is_not_called_a_board() -> None:
+    assert instruments.POWER["module"] == "Module power"
     assert "GPU board" not in instruments.BOUNDARY["module"]
-
-
-def test_a_label_that_the_claim_gives_itself_stands() -> None:
-    own = number("board_power", 2380.0, label="Power of two modules")
-    assert instruments.label(own, "module") == "Power of two modules"
 
 
 def test_the_gain_error_is_told_where_it_is_known_and_else_said_to_be_unknown() -> None:

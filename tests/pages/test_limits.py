@@ -123,17 +123,6 @@ def test_modelled_and_measured_traffic_stand_beside_each_other(energetic: Config
     )
 
 
-def test_boards_with_unequal_buses_have_no_one_bus(energetic: Configuration) -> None:
-    log = energetic.headline.evidence.power
-    assert log is not None
-    narrow = log.boards[0].model_copy(update={"bus_bits": 4096})
-    power = type(log)(
-        log.sensor, log.scope, log.period_ns, None, (narrow, *log.boards[1:]), log.samples
-    )
-    assert limits.bus_bytes_s(energetic) == 4_916_736_000_000
-    assert limits.bus_bytes_s(told(energetic, evidence={"power": power})) is None
-
-
 @pytest.mark.parametrize(
     ("claim", "words"),
     [

@@ -45,3 +45,12 @@ def test_what_a_run_does_not_tell_of_is_no_error(demo: Configuration) -> None:
     assert (found.value, found.reason) == (None, "the run does not tell")
     changed = with_metrics(demo.claims, number("host_power", 3420.0))
     assert outcomes.find(told(demo, metrics=changed).claims, "host_power").value == 3420.0
+
+
+def test_what_is_said_of_the_energy_holds_for_all_that_is_made_of_it(demo: Configuration) -> None:
+    said = Outcome(key="tokens_per_joule", level="INVALID", text="GPU-1 ran backwards")
+    claims = claims_with(demo, said)
+    watts = number("board_power", None, reason="repeat 1: GPU-1 ran backwards")
+    assert outcomes.why(claims, watts) == "INVALID: GPU-1 ran backwards"
+    assert outcomes.marks(claims, "joules_per_slo_token") == ("INVALID",)
+    assert outcomes.marks(claims, "idle_power") == ()

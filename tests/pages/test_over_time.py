@@ -182,12 +182,19 @@ def test_an_instrument_that_was_asked_for_and_read_nothing_says_why(demo: Config
     assert "chart-cpu-power" not in found
 
 
-def test_a_second_instrument_of_the_boards_does_not_take_the_number_of_the_first(
+def test_a_second_instrument_of_the_boards_does_not_take_the_placeof_the_first(
     energetic: Configuration,
 ) -> None:
     beside = replace(a_long_log(4, dram=False), sensor="dcgm")
     found = figures(told(energetic, evidence={"beside": (beside,)}))
     assert found["chart-power-beside-1"].heading == "GPU board power (NVIDIA DCGM) over time"
+
+
+def test_the_watts_of_two_hosts_together_are_not_said_of_each(energetic: Configuration) -> None:
+    host = a_long_log(1, sensor="redfish", scope="host", dram=False)
+    found = figures(told(energetic, evidence={"beside": (host, host)}))
+    for place in (1, 2):
+        assert found[f"chart-power-beside-{place}"].heading == "Host power (Redfish) over time"
 
 
 def test_b9_the_watts_of_modules_are_drawn_as_those_of_modules(energetic: Configuration) -> None:
@@ -215,3 +222,12 @@ def test_the_spans_are_those_of_the_trials_that_count(boards: Configuration) -> 
     assert found.idle == ()
     start, end = found.windows[0]
     assert (end - start) / 1e9 == boards.claims.repeats[0].window_s
+
+
+def test_memory_traffic_is_drawn_from_whatever_instrument_of_the_boards_tells_it(
+    energetic: Configuration,
+) -> None:
+    silent, telling = a_long_log(4, dram=False), replace(a_long_log(4), sensor="dcgm")
+    evidence = {"power": silent, "beside": (telling,)}
+    assert "chart-dram" in figures(told(energetic, evidence=evidence))
+    assert "chart-dram" not in figures(told(energetic, evidence=evidence | {"beside": ()}))

@@ -142,4 +142,4 @@ def test_b9_watts_of_boards_and_of_modules_are_two_tables(
 
 
 def test_every_reason_for_having_no_rank_has_its_words() -> None:
-    assert set(ranking.CODE_WORDS) == set(get_args(Code))
+    assert set(get_args(Code)) <= set(ranking.CODE_WORDS)

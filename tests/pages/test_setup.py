@@ -165,7 +165,7 @@ def test_conversations_and_traces_are_shown_where_there_are_any() -> None:
 
 
 def test_the_window_and_what_the_bus_carries_stand_beside_what_was_declared() -> None:
-    seen = setup.Seen(window_s=121.7, bus_bytes_s=4_916_736_000_000)
+    seen = setup.Seen(window_s=121.7, bus_gb_s=4916.736)
     rows = {row.field: row for row in setup.rows(board_spec().setup, (), seen)}
     assert rows["Power source"].declared == (
         "GPU board power sum (NVIDIA) · 1 Hz · windows of 122 s"

@@ -44,7 +44,7 @@ def detail_figures(configuration: Configuration) -> tuple[Figure, ...]:
 def _bar(configuration: Configuration, key: str, caption: str) -> Figure:
     claims, metric = configuration.claims, METRICS[key]
     claim = claims.metric(key)
-    heading = instruments.label(claim, configuration.setup.power.scope)
+    heading = claim.label
     figure_id = f"bar-{key.replace('_', '-')}"
     drawn, missing = None, None
     if claim.value is None:

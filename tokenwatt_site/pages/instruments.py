@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from tokenwatt_site.metrics import METRICS
-from tokenwatt_site.run import MetricClaim
 from tokenwatt_site.spec import PowerScope, PowerSensor, PowerSource
 
 POWER: dict[PowerScope, str] = {
@@ -62,17 +60,6 @@ _SENSOR: dict[PowerSensor, str] = {
 
 GAIN_ERROR_PERCENT = 5
 """By how much one of NVIDIA's boards may read high or low (arXiv 2312.02741)."""
-
-
-def label(claim: MetricClaim, scope: PowerScope) -> str:
-    """Call a number what its scope makes it; the registry's words are those of boards."""
-    if scope in {"gpu", "none"} or claim.label != METRICS[claim.key].label:
-        return claim.label
-    if claim.key == "board_power":
-        return POWER[scope]
-    if claim.key == "idle_power":
-        return f"Loaded-idle {POWER[scope].lower()}"
-    return claim.label
 
 
 def instrument(sensor: PowerSensor, scope: PowerScope) -> str:

@@ -159,7 +159,7 @@ def traffic(configuration: Configuration) -> Figure:
         lead="",
         chart=chart.shares("bar-mbu", metric.label, rows, metric.unit) if rows else None,
         missing=None if rows else missing,
-        note=" ".join(p for p in (caption, *_of_the_bus(configuration), said) if p) if rows else "",
+        note=" ".join(p for p in (caption, *_of_the_bus(claims), said) if p) if rows else "",
         table=None,
         absent=(f"Modelled: {missing}",) if rows and main.value is None else (),
     )
@@ -168,17 +168,16 @@ def traffic(configuration: Configuration) -> Figure:
 _SOURCES = ("mbu", "mbu_measured", "mbu_engine")
 
 
-def _of_the_bus(configuration: Configuration) -> Iterator[str]:
+def _of_the_bus(claims: Claims) -> Iterator[str]:
     """Yield what the same traffic is of bus x clock, and what the two sides leave between them."""
-    claims = configuration.claims
     found = {
         word: outcomes.find(claims, key)
         for word, key in (("modelled", "mbu_bus"), ("measured", "mbu_measured_bus"))
     }
     shares = [f"{word} {_share(c)}" for word, c in found.items() if c.value is not None]
     if shares:
-        bus = bus_bytes_s(configuration)
-        words = "" if bus is None else f" ({bus / 1e12:.3f} TB/s per board)"
+        bus = outcomes.find(claims, "bus_bandwidth").value
+        words = "" if bus is None else f" ({bus / 1e3:.3f} TB/s per board)"
         yield f"Of bus × clock{words}: {text.joined(shares)}."
     ours, boards = claims.metric("mbu"), outcomes.find(claims, "mbu_measured")
     if ours.value is not None and boards.value is not None:
@@ -187,10 +186,3 @@ def _of_the_bus(configuration: Configuration) -> Iterator[str]:
             f"Measured minus modelled is {points:+.0f} points: activations, writes, prefill and"
             " traffic between boards, or a wrong model."
         )
-
-
-def bus_bytes_s(configuration: Configuration) -> int | None:
-    """What the memory bus of a board carries at its highest clock; None: not known, or unequal."""
-    log = configuration.headline.evidence.power
-    found = {board.bus_bytes_s for board in log.boards} if log else set()
-    return found.pop() if len(found) == 1 else None

@@ -44,6 +44,7 @@ _GROUPS = {
     "mbu_measured": "Memory bandwidth",
     "mbu_measured_bus": "Memory bandwidth",
     "mbu_engine": "Memory bandwidth",
+    "bus_bandwidth": "Memory bandwidth",
     "decode_batch": "Engine steps in the window",
     "step_rate": "Engine steps in the window",
     "step_read": "Engine steps in the window",
@@ -100,9 +101,7 @@ def key_figures(configuration: Configuration) -> Iterator[KeyFigure]:
     yield _key_figure(claims, claims.metric("accuracy"), limit)
     yield from _tightest(configuration)
     yield _key_traffic(configuration)
-    power = claims.metric("board_power")
-    named = power.model_copy(update={"label": instruments.label(power, scope)})
-    yield _key_figure(claims, named, instruments.ONLY[scope])
+    yield _key_figure(claims, claims.metric("board_power"), instruments.ONLY[scope])
 
 
 def _key_traffic(configuration: Configuration) -> KeyFigure:
@@ -221,7 +220,7 @@ def _client_rows(test: SelfTest) -> Iterator[NumberRow]:
 
 def _number_row(configuration: Configuration, claim: MetricClaim) -> NumberRow:
     metric, gate = METRICS[claim.key], configuration.setup.accuracy_gate
-    label = instruments.label(claim, configuration.setup.power.scope)
+    label = claim.label
     if claim.key == "accuracy" and gate.task != "none":
         label = f"{label} ({gate.task}-{gate.shots}shot)"
     group, against = _GROUPS[claim.key], _against(configuration, claim)

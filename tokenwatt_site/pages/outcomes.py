@@ -17,9 +17,22 @@ WORDS: dict[Level, str] = {
 _BARRED: set[Level] = {"withheld", "INVALID"}
 
 
+_ENERGY = "tokens_per_joule"
+_OF_ENERGY = {
+    "joules_per_token",
+    "joules_per_token_above_idle",
+    "joules_per_any_token",
+    "joules_per_slo_token",
+    "board_power",
+    "power_limit_share",
+}
+"""What is said of the energy under its first key holds for all that is made of it."""
+
+
 def of(claims: Claims, key: str) -> tuple[Outcome, ...]:
-    """Return what was said of one metric, the same words once."""
-    return tuple(dict.fromkeys(o for o in claims.outcomes if o.key == key))
+    """Return what was said of one metric, or of the energy that it is made of, each once."""
+    keys = {key, _ENERGY} if key in _OF_ENERGY else {key}
+    return tuple(dict.fromkeys(o for o in claims.outcomes if o.key in keys))
 
 
 def why(claims: Claims, claim: MetricClaim) -> str:

@@ -53,14 +53,17 @@ def figures(configuration: Configuration) -> Iterator[Figure]:
     if log is None or not log.samples:
         yield _missing("chart-power", "Board power over time", outcomes.why(claims, board_power))
     else:
-        note = outcomes.sentences(claims, "board_power", "joules_per_token", "tokens_per_joule")
+        note = outcomes.sentences(claims, "tokens_per_joule", "board_power", "joules_per_token")
         yield _power("chart-power", log, marked, board_power, note)
-        if any(sample.dram_ppm is not None for sample in log.samples):
-            yield _traffic(log, marked, outcomes.find(claims, "mbu_measured_bus"))
+    for own in (log, *evidence.beside):
+        if own is not None and any(sample.dram_ppm is not None for sample in own.samples):
+            yield _traffic(own, marked, outcomes.find(claims, "mbu_measured_bus"))
+            break
     for number, beside in enumerate(evidence.beside, start=1):
         claim = outcomes.find(claims, _BESIDE.get(beside.scope, "board_power"))
-        if beside.scope not in _BESIDE:
-            claim = claim.model_copy(update={"value": None})  # the number of the other instrument
+        alike = sum(other.scope == beside.scope for other in evidence.beside)
+        if beside.scope not in _BESIDE or alike > 1:
+            claim = claim.model_copy(update={"value": None})  # of another, or of several together
         apart = "Read beside the instrument that the energy is from, and never added to it."
         if beside.samples:
             yield _power(f"chart-power-beside-{number}", beside, marked, claim, apart)

@@ -15,7 +15,6 @@ from tokenwatt_site.pages import (
     figures,
     history,
     instruments,
-    limits,
     numbers,
     outcomes,
     setup,
@@ -168,7 +167,8 @@ def _has_energy(claims: Claims) -> bool:
 
 def _seen(configuration: Configuration) -> setup.Seen:
     windows = [r.window_s for r in configuration.claims.repeats if r.window_s is not None]
-    return setup.Seen(min(windows, default=None), limits.bus_bytes_s(configuration))
+    bus = outcomes.find(configuration.claims, "bus_bandwidth").value
+    return setup.Seen(min(windows, default=None), bus)
 
 
 _CHOSEN = {

@@ -25,12 +25,12 @@ _ON_A_CPU = f"{NOT_RECORDED} (CPU)"
 class Seen:
     """What the run itself tells of the boards beside what was read back; None: it does not.
 
-    `window_s` is the shortest scored window at a highest passing rate, `bus_bytes_s` what a board's
+    `window_s` is the shortest scored window at a highest passing rate, `bus_gb_s` what a board's
     memory bus carries at its highest clock.
     """
 
     window_s: float | None = None
-    bus_bytes_s: int | None = None
+    bus_gb_s: float | None = None
 
 
 NOTHING_SEEN = Seen()
@@ -61,8 +61,8 @@ def rows(
     for group, field, declared, paths, code in _fields(setup, seen):
         found = [left.pop(path) for path in paths if path in left]
         told = [entry.observed for entry in found if entry.observed is not None]
-        if field == _RATED and seen.bus_bytes_s is not None:
-            told.append(f"bus × clock {seen.bus_bytes_s / 1e12:.3f} TB/s per GPU")
+        if field == _RATED and seen.bus_gb_s is not None:
+            told.append(f"bus × clock {seen.bus_gb_s / 1e3:.3f} TB/s per GPU")
         observed = "; ".join(told)
         read = sum(entry.state == "read back" for entry in found)
         state = "declared"

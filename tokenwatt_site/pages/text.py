@@ -58,15 +58,10 @@ def metric_of(claim: MetricClaim) -> Metric:
 
 
 def reason(claim: MetricClaim) -> str:
-    """Say that there is no number and why."""
-    return without_number(claim.reason)
-
-
-def without_number(why: str | None) -> str:
-    """Such as "not measured: no sensor"; what a check barred was measured, and says so itself."""
-    if why and why.startswith(("withheld", "INVALID")):
-        return why
-    return f"{NOT_MEASURED}: {why or 'no reason was recorded'}"
+    """Say that there is no number and why; what a check barred was measured, and says so itself."""
+    if claim.reason and claim.reason.startswith(("withheld", "INVALID")):
+        return claim.reason
+    return f"{NOT_MEASURED}: {claim.reason or 'no reason was recorded'}"
 
 
 def sureness(claim: MetricClaim) -> str:
