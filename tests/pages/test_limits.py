@@ -26,7 +26,7 @@ def test_each_limit_is_a_bar_with_its_share(energetic: Configuration) -> None:
     assert drawn_rows(energetic) == [
         "Bandwidth, modelled: 61% of rated",
         "Bandwidth, measured by the boards: 66% of rated",
-        "Compute: 21% of the dense peak",
+        "Compute: 21% of the dense bf16 peak",
         "Power: 85% of the enforced limit",
         "DRAM reads alone: 15.6% of the energy",
     ]
@@ -36,7 +36,7 @@ def test_each_limit_is_a_bar_with_its_share(energetic: Configuration) -> None:
     assert [row[3].split(":")[0] for row in figure.table[1]] == [
         "hard bound",
         "hard bound",
-        "hard bound of the data sheet",
+        "hard bound",
         "enforced by the driver",
         "a reference, no proven bound",
     ]

@@ -44,7 +44,12 @@ def lines(claims: Claims) -> tuple[Limit, ...]:
             Limit(key, f"Bandwidth, {how(outcomes.find(claims, key))}", _RATED, hard)
             for key in ("mbu", "mbu_measured")
         ),
-        Limit("compute_share", "Compute", "of the dense peak", "hard bound of the data sheet"),
+        Limit(
+            "compute_share",
+            "Compute",
+            "of the dense bf16 peak",
+            "hard bound: 100%, of weights half or a quarter as wide 200% or 400%; more is INVALID",
+        ),
         Limit(
             "power_limit_share",
             "Power",
@@ -62,8 +67,9 @@ def lines(claims: Claims) -> tuple[Limit, ...]:
 
 _REFERENCE = "dram_energy_share"
 _BOUNDS = (
-    "Bus × clock and the dense peak are hard bounds; the power limit is what the driver enforces;"
-    " DRAM reads at 3.9 pJ/bit are a reference and no bound."
+    "Bus × clock and the dense peak are hard bounds (the peak of weights narrower than bf16 is"
+    " higher); the power limit is what the driver enforces; DRAM reads at 3.9 pJ/bit are a"
+    " reference and no bound."
 )
 _RATED = "of rated"
 
