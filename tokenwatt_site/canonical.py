@@ -93,13 +93,20 @@ def _open_regular(name: str, flags: int) -> int:
     return descriptor
 
 
-def load_json(data: bytes, *, source: str, limit: int = MAX_DOCUMENT_BYTES) -> JsonValue:
+def load_json(
+    data: bytes,
+    *,
+    source: str,
+    limit: int = MAX_DOCUMENT_BYTES,
+    constant: Callable[[str], JsonValue] | None = None,
+) -> JsonValue:
     """Parse JSON that every conforming reader understands in the same way.
 
     Args:
         data: the bytes as received.
         source: name of the file, for the error.
         limit: largest accepted size in bytes.
+        constant: what to put for NaN and Infinity in a file that others wrote; None: refuse them.
 
     Raises:
         InputError: naming the file and what is wrong.
@@ -110,7 +117,7 @@ def load_json(data: bytes, *, source: str, limit: int = MAX_DOCUMENT_BYTES) -> J
         value = json.loads(
             text,
             object_pairs_hook=_unique_pairs,
-            parse_constant=_refuse_constant,
+            parse_constant=constant or _refuse_constant,
             parse_int=_parse_int,
             parse_float=_parse_float,
         )
@@ -177,6 +184,8 @@ def text_fault(text: str) -> str | None:
     Line feed is allowed; every other control, format (bidi, zero-width), private or unassigned
     character is not, nor is text that is not in Unicode normalisation form C.
     """
+    if text.isascii() and text.isprintable():
+        return None  # as nearly all text is; the checks below take a microsecond per letter
     for character in text:
         if character != "\n" and unicodedata.category(character) in _FORBIDDEN_CATEGORIES:
             return f"holds the character U+{ord(character):04X}, which is invisible or a control"

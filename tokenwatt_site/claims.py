@@ -72,6 +72,7 @@ def derive(spec: Spec, evidence: Evidence) -> Claims:
         outcomes=(*energy.outcomes, *traffic.outcomes),
         not_covered=(
             *caveats(spec, repeats, metrics),
+            *traffic.not_covered,
             *circumstances(spec, evidence.journal, trials, evidence.trace),
             *power_caveats(spec, evidence, energy.energies),
         ),

@@ -225,8 +225,10 @@ _ALL = (
         "arithmetic",
         0,
         "Modelled: bytes that the engine's steps must read (weights, routed experts, KV cache,"
-        " state) / (time x boards x rated bandwidth). Activations, writes, prefill's own KV reads"
-        " and traffic between boards are not in it.",
+        " state) / (time x boards x rated bandwidth). Activations, writes, prefill's own KV reads,"
+        " draft models and traffic between boards are not in it; a prefix that prompts share counts"
+        " for each of them. Upper: experts are taken to be reached evenly, which is the most that"
+        " as many tokens can reach; a prompt is taken to reach them in one step.",
     ),
     Metric(
         "mbu_bus",
@@ -245,7 +247,8 @@ _ALL = (
         "arithmetic",
         0,
         "Reads and writes of all processes on the boards over the window, by the boards' own"
-        " counters, of the rated bandwidth.",
+        " counters, of the rated bandwidth. One pair of readings at the window's edges; by samples"
+        " where there was none.",
     ),
     Metric(
         "mbu_measured_bus",
@@ -293,7 +296,8 @@ _ALL = (
         "arithmetic",
         1,
         "Steps of the engine per second of the window: by its own counter where it exports one,"
-        " else by how often an answer in the batch got an event.",
+        " else by how often an answer in the batch got an event, and one for each prompt that was"
+        " alone.",
     ),
     Metric(
         "step_read",
@@ -321,7 +325,8 @@ _ALL = (
         "neither",
         "arithmetic",
         0,
-        "(2 x active parameters x tokens computed + attention) / (time x boards x dense peak).",
+        "(2 x active parameters x tokens computed + attention) / (time x boards x dense bf16 peak)."
+        " The output matrix counts for output tokens alone.",
     ),
     Metric(
         "power_limit_share",

@@ -6,8 +6,8 @@ import pytest
 
 from tokenwatt_site import accelerators
 from tokenwatt_site.errors import UsageError
+from tokenwatt_site.simulate.models import named
 from tokenwatt_site.simulate.roofline import FIXED_NS, Roofline, boards
-from tokenwatt_site.simulate.shape import named
 
 ONE = Roofline(named("llama-3.1-8b"), boards("NVIDIA H200", 1))
 
@@ -23,6 +23,19 @@ def test_a_long_prompt_takes_as_long_as_its_products() -> None:
     assert ONE.step_ns(8192, 8192, 8192 * 8193 // 2) == -(-flops // 989_000) + FIXED_NS
 
 
+def test_a_step_reads_as_many_experts_as_its_tokens_are_expected_to_choose() -> None:
+    # Each of 64 tokens takes 8 of 128 experts, without looking at the others.
+    model = named("qwen3-30b-a3b")
+    distinct = 128 * (1 - (120 / 128) ** 64)
+    dense = 2 * (model.shape.head + model.shape.dense)
+    moe = replace(ONE, model=model)
+    assert moe.weight_bytes(64) == round(dense + 48 * distinct * 2 * 4_718_592) == 59_509_830_820
+    assert moe.weight_bytes(1) == 2 * model.shape.active
+    assert ONE.weight_bytes(1) == ONE.weight_bytes(64) == 15_009_849_344
+    moved = 59_509_830_820 + 64 * 1024 * 98_304
+    assert moe.step_ns(64, 64 * 1024, 64 * 1024) == -(-moved // 4_800) + FIXED_NS
+
+
 def test_two_boards_halve_what_is_not_fixed() -> None:
     two = replace(ONE, boards=boards("NVIDIA H200", 2))
     one_ns, two_ns = (r.step_ns(64, 64 * 4096, 64 * 4096) - FIXED_NS for r in (ONE, two))
@@ -32,7 +45,7 @@ def test_two_boards_halve_what_is_not_fixed() -> None:
 def test_kv_has_what_weights_leave_of_nine_tenths_of_the_memory() -> None:
     left = 141 * 2**30 * 9 // 10 - 2 * 8_030_261_248
     assert ONE.kv_tokens == left // 131_072
-    assert replace(ONE, shape=named("llama-3.1-70b")).kv_tokens < 0
+    assert replace(ONE, model=named("llama-3.1-70b")).kv_tokens < 0
 
 
 def test_a_seed_draws_one_pace_for_all_steps_of_a_launch() -> None:
@@ -75,5 +88,5 @@ def test_boards_without_figures_are_refused_by_name_with_those_that_have_them(
 
 def test_every_peak_is_dense_and_so_below_600_flops_a_byte() -> None:
     rows = [row for row in accelerators.rows() if row.bf16_tflop_s is not None]
-    assert len(rows) == 10
+    assert len(rows) == 16
     assert all(row.bf16_tflop_s * 1e3 < 600 * row.rated_bandwidth_gb_s for row in rows)
