@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tests.support.runs import spec_in_mode
-from tokenwatt_site import energy, validity
+from tokenwatt_site import energy, limits, validity
 from tokenwatt_site.measure import capacity, emitter
 from tokenwatt_site.pages import instruments
 from tokenwatt_site.pages.factors import Factors
@@ -86,9 +86,20 @@ def test_the_self_test_is_described_as_it_is_made() -> None:
         ),
         (f"Mean watts > {energy.WARN_ABOVE_LIMIT:g} × the enforced limit", "warning"),
         (f"Mean watts > {energy.INVALID_ABOVE_LIMIT:g} × the enforced limit", "INVALID"),
+        (f"Mean watts below {energy.INVALID_BELOW_IDLE:g} × the least idle watts", "INVALID"),
+        (
+            f"Watts alone, and means over > {energy.MAX_AVERAGING_SHARE:.0%} of the window",
+            "too slow for it: no energy",
+        ),
+        (
+            f"Measured MBU > 100% of bus × clock (not known: > {limits.MAX_OF_RATED:.0%} of rated)",
+            "INVALID",
+        ),
     ],
 )
-def test_the_thresholds_of_energy_are_those_of_the_code(what: str, outcome: str) -> None:
+def test_the_thresholds_of_energy_and_traffic_are_those_of_the_code(
+    what: str, outcome: str
+) -> None:
     assert LIMITS[what] == outcome
     assert f"more than {energy.MAX_GAP_PERIODS} periods apart" in " ".join(METHOD.split())
 

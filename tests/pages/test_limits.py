@@ -65,8 +65,8 @@ def test_a_share_that_is_not_known_is_a_frame_with_its_reason(energetic: Configu
     )
     assert figure.chart is not None
     assert figure.absent == (
-        "Compute: not measured: the board is not in the table",
-        "Power: not measured: no limit was read",
+        "Compute: the board is not in the table",
+        "Power: no limit was read",
     )
 
 
@@ -74,13 +74,25 @@ def test_where_nothing_is_known_the_figure_is_there_and_says_why(demo: Configura
     figure = limits.distance(demo)
     assert (figure.chart, figure.heading) == (None, "Distance to the limits")
     assert figure.missing == "not measured: no share of any limit is known"
-    assert [why.partition(":")[0] for why in figure.absent] == [
-        "Bandwidth, modelled",
+    lacking = [name for why in figure.absent for name in why.partition(": ")[0].split("; ")]
+    assert sorted(lacking) == [
         "Bandwidth, measured by the boards",
+        "Bandwidth, modelled",
         "Compute",
-        "Power",
         "DRAM reads alone",
+        "Power",
     ]
+    assert figure.table is not None
+    assert all(row[1] for row in figure.table[1])
+
+
+def test_shares_that_lack_the_same_have_one_frame(energetic: Configuration) -> None:
+    why = "an architecture that is not modelled: Odd"
+    keys = ("mbu", "compute_share", "dram_energy_share")
+    lacking = changed(energetic, *(number(key, None, reason=why) for key in keys))
+    assert limits.distance(lacking).absent == (
+        f"Bandwidth, modelled; Compute; DRAM reads alone: {why}",
+    )
 
 
 def test_one_known_limit_is_not_called_the_nearest_of_several(demo: Configuration) -> None:

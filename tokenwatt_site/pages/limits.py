@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tokenwatt_site.configuration import Configuration
@@ -80,16 +80,11 @@ def distance(configuration: Configuration) -> Figure:
     all_lines = lines(claims)
     found = [(line, outcomes.find(claims, line.key)) for line in all_lines]
     known = [(line, claim) for line, claim in found if claim.value is not None]
-    absent = tuple(
-        f"{line.name}: {outcomes.why(claims, claim)}"
-        for line, claim in found
-        if claim.value is None
-    )
     keys = [line.key for line in all_lines]
     rows = tuple(
         (
             line.name,
-            outcomes.why(claims, claim) if claim.value is None else f"{_share(claim)} {line.of}",
+            _why(claims, claim) if claim.value is None else f"{_share(claim)} {line.of}",
             "" if claim.value is None else text.sureness(claim),
             line.bound,
         )
@@ -108,8 +103,23 @@ def distance(configuration: Configuration) -> Figure:
             part for part in (_BOUNDS, _rate(claims), outcomes.sentences(claims, *keys)) if part
         ),
         table=(("Limit", "Share", "How sure", "Kind of limit"), rows),
-        absent=absent,
+        absent=tuple(_frames(claims, found)),
     )
+
+
+def _frames(claims: Claims, found: Sequence[tuple[Limit, MetricClaim]]) -> Iterator[str]:
+    """Yield why shares are not known, once for all that lack the same."""
+    lacking: dict[str, list[str]] = {}
+    for line, claim in found:
+        if claim.value is None:
+            lacking.setdefault(_why(claims, claim), []).append(line.name)
+    for why, names in lacking.items():
+        yield f"{'; '.join(names)}: {why}"
+
+
+def _why(claims: Claims, claim: MetricClaim) -> str:
+    # Shares are worked out as often as they are measured; the reason itself says which.
+    return outcomes.why(claims, claim).removeprefix(f"{text.NOT_MEASURED}: ")
 
 
 def nearest(configuration: Configuration) -> str:
@@ -167,7 +177,7 @@ def traffic(configuration: Configuration) -> Figure:
         missing=None if rows else missing,
         note=" ".join(p for p in (caption, *_of_the_bus(claims), said) if p) if rows else "",
         table=None,
-        absent=(f"Modelled: {missing}",) if rows and main.value is None else (),
+        absent=(f"Modelled: {_why(claims, main)}",) if rows and main.value is None else (),
     )
 
 

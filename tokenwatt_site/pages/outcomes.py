@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tokenwatt_site.energy_claims import ENERGY_KEY, ENERGY_KEYS
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.pages import text
 from tokenwatt_site.pooled import absent
@@ -17,21 +18,9 @@ WORDS: dict[Level, str] = {
 _BARRED: set[Level] = {"withheld", "INVALID"}
 
 
-_ENERGY = "tokens_per_joule"
-_OF_ENERGY = {
-    "joules_per_token",
-    "joules_per_token_above_idle",
-    "joules_per_any_token",
-    "joules_per_slo_token",
-    "board_power",
-    "power_limit_share",
-}
-"""What is said of the energy under its first key holds for all that is made of it."""
-
-
 def of(claims: Claims, key: str) -> tuple[Outcome, ...]:
     """Return what was said of one metric, or of the energy that it is made of, each once."""
-    keys = {key, _ENERGY} if key in _OF_ENERGY else {key}
+    keys = {key, ENERGY_KEY} if key in ENERGY_KEYS else {key}
     return tuple(dict.fromkeys(o for o in claims.outcomes if o.key in keys))
 
 
