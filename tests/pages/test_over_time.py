@@ -53,7 +53,7 @@ def test_each_instrument_has_its_own_chart_and_its_own_words(energetic: Configur
 def test_windows_are_shaded_and_idle_spans_marked(energetic: Configuration) -> None:
     figure = figures(energetic)["chart-power"]
     assert figure.chart is not None
-    assert "Shaded: 1 scored windows. Bars along the bottom: 2 idle spans." in (
+    assert "Shaded: 1 scored window. Bars along the bottom: 2 idle spans." in (
         figure.chart.description
     )
     assert "idle spans: engine loaded, no request; the dashed line is the enforced limit" in (

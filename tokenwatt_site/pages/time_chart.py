@@ -8,6 +8,7 @@ from typing import Any
 
 import altair as alt
 
+from tokenwatt_site.pages import text
 from tokenwatt_site.pages.drawing import BLUE, BLUE_SOFT, INK, INK_2, RULE_STRONG, WINDOW, Chart
 from tokenwatt_site.pages.vega import (
     NARROW_PX,
@@ -64,8 +65,9 @@ def over_time(chart_id: str, lines: Sequence[Line], frame: Frame) -> Chart:
         kind = f"{len(lines)} panels with a line each"
     points = sum(len(line.points) for line in lines)
     said = (
-        f"{kind}; {points} points. Shaded: {len(frame.windows)} scored windows. Bars along the"
-        f" bottom: {len(frame.idle)} idle spans."
+        f"{kind}; {text.counted(points, 'point')}. Shaded:"
+        f" {text.counted(len(frame.windows), 'scored window')}. Bars along the bottom:"
+        f" {text.counted(len(frame.idle), 'idle span')}."
     )
     # Put in last: Altair would copy every point a dozen times.
     filled = tuple({**spec, "datasets": {**spec.get("datasets", {}), **rows}} for spec in specs)
