@@ -47,7 +47,7 @@ def test_each_instrument_has_its_own_chart_and_its_own_words(energetic: Configur
     assert "5% high or low" in found["chart-power"].note
     assert found["chart-power-beside-1"].note.startswith("Host power: GPUs, CPUs, memory")
     assert "never added" in found["chart-power-beside-1"].note
-    assert found["chart-power-beside-2"].note.startswith("Processor packages only")
+    assert found["chart-power-beside-2"].note.startswith("Processor packages, and their memory")
 
 
 def test_windows_are_shaded_and_idle_spans_marked(energetic: Configuration) -> None:
@@ -231,3 +231,33 @@ def test_memory_traffic_is_drawn_from_whatever_instrument_of_the_boards_tells_it
     evidence = {"power": silent, "beside": (telling,)}
     assert "chart-dram" in figures(told(energetic, evidence=evidence))
     assert "chart-dram" not in figures(told(energetic, evidence=evidence | {"beside": ()}))
+
+
+def test_an_instrument_without_watts_is_drawn_by_what_its_counter_gained() -> None:
+    named = (Board(uuid="package-0", name="x"), Board(uuid="package-1", name="x"))
+    counted = ((0, 0, 5_000), (0, 1, 0), (1, 0, 105_000), (1, 1, 40_000), (3, 0, 305_000))
+    samples = tuple(PowerSample(s * SECOND, board, None, mj) for s, board, mj in counted)
+    log = over_time.with_watts(PowerLog("rapl", "cpu", SECOND, None, named, samples))
+    assert [(s.at_ns // SECOND, s.board, s.power_mw) for s in log.samples] == [
+        (0, 0, None),
+        (0, 1, None),
+        (1, 0, 100_000),
+        (1, 1, 40_000),
+        (3, 0, 100_000),
+    ]
+
+
+def test_a_counter_that_ran_backwards_gives_no_watts() -> None:
+    samples = tuple(PowerSample(s * SECOND, 0, None, mj) for s, mj in ((0, 5_000), (1, 10)))
+    log = PowerLog("rapl", "cpu", SECOND, None, (Board(uuid="p", name="x"),), samples)
+    assert [s.power_mw for s in over_time.with_watts(log).samples] == [None, None]
+
+
+def test_a_chart_from_a_counter_says_so(energetic: Configuration) -> None:
+    log = replace(a_long_log(1, sensor="rapl", scope="cpu", dram=False), averaging_ns=None)
+    counted = replace(log, samples=tuple(replace(s, power_mw=None) for s in log.samples))
+    drawn = figures(told(energetic, evidence={"beside": (counted,)}))["chart-power-beside-1"]
+    assert drawn.chart is not None
+    assert "Read every 1 s, each point what the energy counter gained since the one before" in (
+        drawn.note
+    )

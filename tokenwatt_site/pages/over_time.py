@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from tokenwatt_site.configuration import Configuration
@@ -86,6 +86,7 @@ def _missing(figure_id: str, heading: str, why: str) -> Figure:
 def _power(figure_id: str, log: PowerLog, marked: Spans, claim: MetricClaim, note: str) -> Figure:
     name = instruments.instrument(log.sensor, log.scope)
     heading = f"{name} over time"
+    counted, log = not any(_watts(s) is not None for s in log.samples), with_watts(log)
     if claim.value is not None:
         watts = text.amount(claim.value, METRICS[claim.key])
         heading = f"{instruments.DREW[log.scope]} {watts} W in the window"
@@ -95,7 +96,7 @@ def _power(figure_id: str, log: PowerLog, marked: Spans, claim: MetricClaim, not
         return _missing(figure_id, heading, f"{text.NOT_MEASURED}: no reading has watts")
     told = (
         instruments.BOUNDARY[log.scope],
-        _how(log, marked, _watts),
+        _how(log, marked, _watts, counted=counted),
         instruments.gain(log.sensor),
     )
     return Figure(
@@ -135,6 +136,27 @@ def _traffic(log: PowerLog, marked: Spans, claim: MetricClaim) -> Figure:
 
 def _watts(sample: PowerSample) -> int | None:
     return sample.power_mw if sample.power_mw is not None else sample.instant_mw
+
+
+def with_watts(log: PowerLog) -> PowerLog:
+    """Give an instrument that has a counter alone the mean watts since its reading before.
+
+    One that tells any watts is left as it is.
+    """
+    if any(_watts(sample) is not None for sample in log.samples):
+        return log
+    before: dict[int, PowerSample] = {}
+    samples = []
+    for sample in log.samples:
+        last = before.get(sample.board)
+        mw = None
+        if last is not None and sample.energy_mj is not None and last.energy_mj is not None:
+            gained, passed_ns = sample.energy_mj - last.energy_mj, sample.at_ns - last.at_ns
+            mw = round(gained * 1e9 / passed_ns) if gained >= 0 and passed_ns > 0 else None
+        if sample.energy_mj is not None:
+            before[sample.board] = sample
+        samples.append(replace(sample, power_mw=mw))
+    return replace(log, samples=tuple(samples))
 
 
 def _dram(sample: PowerSample) -> int | None:
@@ -227,11 +249,13 @@ def _lead(log: PowerLog, lines: Sequence[Line], marked: Spans) -> str:
     return f"{words.strip()}."
 
 
-def _how(log: PowerLog, marked: Spans, of: Reading) -> str:
+def _how(log: PowerLog, marked: Spans, of: Reading, *, counted: bool = False) -> str:
     """Say period, averaging and the longest gap of an instrument."""
     period = log.period_ns / 1e9
     words = f"Read every {period:g} s"
-    if of is _watts and log.averaging_ns is not None:
+    if counted:
+        words += ", each point what the energy counter gained since the one before"
+    elif of is _watts and log.averaging_ns is not None:
         words += f", each reading the instrument's own mean over {log.averaging_ns / 1e9:g} s"
     elif of is _watts:
         words += ", each reading averaged over a time that the instrument does not tell"
