@@ -25,8 +25,8 @@ ONLY: dict[PowerScope, str] = {
 BOUNDARY: dict[PowerScope, str] = {
     "gpu": "GPU board power only — excludes CPUs, memory, NICs, fans and PSU losses.",
     "module": "Module power: GPU, its CPU and memory — excludes NICs, fans and PSU losses.",
-    "cpu": "Processor packages, and their memory where it is counted — excludes GPUs, NICs, fans and"
-    " PSU losses.",
+    "cpu": "Processor packages, and their memory where it is counted — excludes GPUs, NICs, fans"
+    " and PSU losses.",
     "host": "Host power: GPUs, CPUs, memory, NICs and fans together, as the management controller"
     " of the host tells it.",
     "none": "",
