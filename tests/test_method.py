@@ -6,10 +6,13 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.support.runs import spec_in_mode
-from tokenwatt_site import validity
+from tokenwatt_site import energy, limits, validity
 from tokenwatt_site.measure import capacity, emitter
+from tokenwatt_site.pages import instruments
+from tokenwatt_site.pages.factors import Factors
 from tokenwatt_site.spec import MIN_WINDOW_S
 
 METHOD = (Path(__file__).parents[1] / "site_src" / "method.md").read_text(encoding="utf-8")
@@ -72,3 +75,44 @@ def test_the_self_test_is_described_as_it_is_made() -> None:
     assert f"more than {capacity.EMITTER_LAG_NS / 1e6:g} ms late" in words
     assert f"more than {validity.MAX_POLL_GAP_NS / 1e6:g} ms after it last had" in words
     assert 200 < len(emitter.TOKEN) < 300
+
+
+@pytest.mark.parametrize(
+    ("what", "outcome"),
+    [
+        (
+            f"Counter and integrated watts differ by > {energy.RECONCILED_WITHIN:.0%}",
+            "not reconciled",
+        ),
+        (f"Mean watts > {energy.WARN_ABOVE_LIMIT:g} × the enforced limit", "warning"),
+        (f"Mean watts > {energy.INVALID_ABOVE_LIMIT:g} × the enforced limit", "INVALID"),
+        (f"Mean watts below {energy.INVALID_BELOW_IDLE:g} × the least idle watts", "INVALID"),
+        (
+            f"Watts alone, and means over > {energy.MAX_AVERAGING_SHARE:.0%} of the window",
+            "too slow for it: no energy",
+        ),
+        (
+            f"Measured MBU > 100% of bus × clock (not known: > {limits.MAX_OF_RATED:.0%} of rated)",
+            "INVALID",
+        ),
+    ],
+)
+def test_the_thresholds_of_energy_and_traffic_are_those_of_the_code(
+    what: str, outcome: str
+) -> None:
+    assert LIMITS[what] == outcome
+    assert f"more than {energy.MAX_GAP_PERIODS} periods apart" in " ".join(METHOD.split())
+
+
+def test_the_gain_error_is_the_one_that_reports_print() -> None:
+    assert f"up to ±{instruments.GAIN_ERROR_PERCENT}%" in METHOD
+
+
+def test_the_factors_that_a_site_may_name_are_read_as_written_there() -> None:
+    written = METHOD.partition("```yaml\n")[2].partition("```")[0]
+    (plugin,) = yaml.safe_load(written)["plugins"]
+    assert set(Factors.model_validate(plugin["tokenwatt"]["energy"]).to_json()) == {
+        "price",
+        "grid",
+        "pue",
+    }

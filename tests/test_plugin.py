@@ -7,9 +7,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from mkdocs.exceptions import Abort
+from mkdocs.config import load_config
+from mkdocs.exceptions import Abort, PluginError
 
-from tests.pages.conftest import SHIPPED
+from tests.pages.conftest import SHIPPED, a_power_log, board_spec
 from tests.pages.test_report import Parsed
 from tests.support.runs import RunBuilder, a_key, keyring_of, small_spec
 from tests.support.site import build_site, make_project
@@ -256,3 +257,32 @@ def test_front_matter_cannot_be_broken_out_of() -> None:
 def test_data_scripts_need_no_hash() -> None:
     html = '<meta charset="utf-8"><script type="application/json">{}</script><script>a()</script>'
     assert len(re.findall("sha256-", with_policy(html))) == 1
+
+
+def test_a_site_names_what_its_pages_multiply_energy_with(tmp_path: Path) -> None:
+    runs = make_project(
+        tmp_path, energy='{price: {name: "Tariff 2026", per_kwh: 0.2, currency: EUR}}'
+    )
+    RunBuilder(spec=board_spec(), power=a_power_log()).write(runs / "one")
+    (page,) = (build_site(tmp_path) / "reports").glob("*.html")
+    html = page.read_text(encoding="utf-8")
+    assert "0.2 EUR/kWh (Tariff 2026)" in html
+    assert "gCO2" not in html
+
+
+@pytest.mark.parametrize(
+    ("energy", "words"),
+    [
+        ("{price: {per_kwh: 0.2, currency: EUR}}", "price.name"),
+        ("{pue: {name: Hall, factor: 0.8}}", "pue.factor"),
+        ("{carbon: 400}", "carbon"),
+    ],
+    ids=["no name", "PUE below 1", "unknown"],
+)
+def test_a_factor_that_is_not_valid_stops_the_build_and_is_named(
+    tmp_path: Path, energy: str, words: str
+) -> None:
+    make_project(tmp_path, energy=energy)
+    config = load_config(str(tmp_path / "mkdocs.yml"))
+    with pytest.raises(PluginError, match=rf"energy.*{words}"):
+        config.plugins.run_event("config", config)

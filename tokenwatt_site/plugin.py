@@ -16,15 +16,18 @@ from mkdocs.plugins import BasePlugin, event_priority, get_plugin_logger
 from mkdocs.structure.files import File, InclusionLevel
 from mkdocs.structure.toc import get_toc
 from mkdocs.utils import get_relative_url
+from pydantic import ValidationError
 
 from tokenwatt_site.configuration import group
 from tokenwatt_site.errors import TokenwattError, VerificationError
 from tokenwatt_site.leaderboard import rank
 from tokenwatt_site.pages import glossary, quoted, ranking, report, text
 from tokenwatt_site.pages.drawing import Chart, draw
+from tokenwatt_site.pages.factors import NO_FACTORS, Factors
 from tokenwatt_site.pages.page import Links, Page, asset, fill
 from tokenwatt_site.pages.standalone import script_hash
 from tokenwatt_site.run import ClaimsOnlyRecord
+from tokenwatt_site.schema import validation_problems
 from tokenwatt_site.trust.keyring import Keyring
 from tokenwatt_site.trust.verify import Tree, ValidatedRun, read_tree
 
@@ -54,6 +57,9 @@ class TokenwattConfig(Config):
     on_invalid = opt.Choice(("stop", "drop"), default="stop")
     """Whether a file that fails verification stops the build or is left out and listed."""
 
+    energy = opt.Type(dict, default={})
+    """What pages multiply energy with, each with its name: see `pages.factors.Factors`."""
+
 
 class TokenwattPlugin(BasePlugin[TokenwattConfig]):
     """Verifies every run, recomputes it, and adds a page per configuration and the ranking."""
@@ -61,6 +67,7 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
     def on_startup(self, **_: Any) -> None:
         # A hook of this name keeps the plugin object between the rebuilds of `serve`.
         self._pages: dict[str, Page] = {}
+        self._factors = NO_FACTORS
         self._cache = Path()
 
     def on_config(self, config: MkDocsConfig) -> MkDocsConfig:
@@ -69,6 +76,7 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
         _expect_folder("runs_dir", self._runs)
         if self._keys.exists():  # where there is none, no key is registered yet
             _expect_folder("keys_dir", self._keys)
+        self._factors = _factors(self.config.energy)
         self._cache = root / ".cache" / "tokenwatt"
         config.extra_css.insert(0, STYLE)
         config.extra_javascript.insert(0, SCRIPT)
@@ -84,7 +92,7 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
             raise PluginError(_lines(error)) from error
         self._refuse(tree)
         self._pages = {}
-        site = _Site(config, files, self._pages, self._runs)
+        site = _Site(config, files, self._pages, self._runs, self._factors)
         site.add(tree)
         return files
 
@@ -131,9 +139,15 @@ class _Site:
     """Adds the generated pages and files to MkDocs' list of files."""
 
     def __init__(
-        self, config: MkDocsConfig, files: Files, pages: dict[str, Page], runs: Path
+        self,
+        config: MkDocsConfig,
+        files: Files,
+        pages: dict[str, Page],
+        runs: Path,
+        named: Factors,
     ) -> None:
         self._config, self._files, self._pages, self._runs = config, files, pages, runs
+        self._named = named
 
     def add(self, tree: Tree) -> None:
         configurations = group(tree.valid)
@@ -142,7 +156,8 @@ class _Site:
         reports = [(c, self._reserve(f"reports/{c.id}.md")) for c in configurations]
         quotes = [(r, path, self._reserve(f"quoted/{r.id}.md")) for path, r in tree.quoted]
         for configuration, file in reports:
-            self._place(file, report.render(configuration, self._links(file, home, words, runs)))
+            links = self._links(file, home, words, runs)
+            self._place(file, report.render(configuration, links, self._named))
         for record, path, file in quotes:
             self._add_quote(record, path, file, self._links(file, home, words, {}))
         self._place(words, glossary.render())
@@ -232,6 +247,14 @@ def _expect_folder(option: str, folder: Path) -> None:
             f"{option}: {text.printable(str(folder))} cannot be read as a folder"
             f" ({error.strerror}). Make it, or name another one in mkdocs.yml."
         ) from error
+
+
+def _factors(value: dict[str, Any]) -> Factors:
+    try:
+        return Factors.model_validate(value)
+    except ValidationError as error:
+        told = validation_problems(error, source="mkdocs.yml, plugins.tokenwatt.energy")
+        raise PluginError("\n".join(str(problem) for problem in told)) from error
 
 
 def _lines(error: TokenwattError) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from tests.pages.conftest import SHIPPED, a_power_log, board_spec
+from tests.pages.conftest import SECOND, SHIPPED, a_long_log, board_spec
 from tests.support.runs import RunBuilder, a_key, keyring_of, small_spec
 from tests.support.site import build_site, make_project
 
@@ -67,7 +67,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         rates_urps=(500_000,),
         simulated=False,
     ).write(runs / "three")
-    RunBuilder(spec=board_spec(title="Toy on boards"), power=a_power_log()).write(runs / "four")
+    power = a_long_log(start_ns=2 * 10**12 - 60 * SECOND)
+    RunBuilder(spec=board_spec(title="Toy on boards"), power=power).write(runs / "four")
     engine = small_spec().setup.engine.to_json() | {"name": "llama.cpp", "version": "not recorded"}
     formats = {"weights": "not recorded", "kv_cache": "not recorded"}
     long = {"setup__engine": engine, "setup__quantization": formats}

@@ -61,3 +61,13 @@ def test_a_mark_near_the_axis_has_its_label_on_the_side_with_room() -> None:
         layers = chart.goodput(trials, None, (rate, 380.0)).specs[0]["layer"]
         labels = [layer["mark"] for layer in layers if layer["mark"]["type"] == "text"]
         assert [mark["align"] for mark in labels] == [align]
+
+
+def test_shares_are_drawn_to_100_and_what_is_more_is_drawn_as_more() -> None:
+    low = chart.shares("x", "X", [("one", 61.0, "61%"), ("two", 20.0, "20%")], "%", wide=True)
+    assert "[0, 100.0]" in str(low.specs[0])
+    assert len(low.specs) == 2
+    assert low.description == "Bars from 0, a dashed line at 100%. one: 61%; two: 20%."
+    over = chart.shares("x", "X", [("one", 110.0, "110%")], "%")
+    assert "[0, 114.4]" in str(over.specs[0])
+    assert len(over.specs) == 1

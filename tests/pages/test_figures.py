@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.pages.conftest import FaultyEngine, Make, a_power_log, once
+from tests.pages.conftest import FaultyEngine, Make, once
 from tests.pages.test_chart import rows_of
 from tests.pages.test_report import with_numbers
 from tests.support.runs import spec_in_mode
@@ -140,7 +140,8 @@ def test_every_trial_is_in_the_table_with_its_verdict(demo: Configuration) -> No
 
 def test_every_objective_has_its_distribution(demo: Configuration) -> None:
     ids = [f.id for f in details(demo)]
-    assert ids == ["chart-attainment", "chart-goodput", "chart-ttft", "chart-tpot", "chart-power"]
+    trials = ["chart-attainment", "chart-goodput", "chart-ttft", "chart-tpot"]
+    assert ids == [*trials, "chart-limits", "chart-power"]
 
 
 def test_power_is_drawn_with_its_window_where_it_was_measured(
@@ -150,20 +151,11 @@ def test_power_is_drawn_with_its_window_where_it_was_measured(
     assert details(demo)[-1].missing is not None
 
 
-def test_the_watts_of_all_boards_are_added_and_a_round_with_a_gap_is_left_out() -> None:
-    log = a_power_log()
-    first = replace(log.samples[0], power_mw=None)
-    cut = replace(log, samples=(first, *log.samples[1:]))
-    points = figures.power_points(cut)
-    assert len(points) == 119
-    assert points[0] == (1.0, 1720.0)
-
-
 def test_without_any_trial_the_charts_say_so(make: Make) -> None:
     demo = make()
     claims = demo.claims.model_copy(update={"trials": (), "repeats": (), "distributions": ()})
     empty = replace_claims(demo, claims)
-    assert [f.missing is not None for f in details(empty)] == [True] * 5
+    assert [f.missing is not None for f in details(empty)] == [True] * 6
 
 
 def replace_claims(configuration: Configuration, claims: object) -> Configuration:

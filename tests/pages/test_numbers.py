@@ -5,10 +5,13 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.pages.conftest import Make, board_spec
+from tests.pages.conftest import Make, board_spec, number, told, with_metrics
 from tests.support.runs import HELD, conversation_spec
 from tokenwatt_site.configuration import Configuration
+from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.pages import numbers
+from tokenwatt_site.pages.factors import Factors
+from tokenwatt_site.run import Outcome
 
 
 def row_of(configuration: Configuration, label: str) -> numbers.NumberRow:
@@ -120,3 +123,95 @@ def test_what_came_from_the_cache_is_a_number_where_it_was_declared(
     row = row_of(make(spec=conversation_spec(3, 4, 24)), "Prompt tokens from the cache")
     assert (row.group, row.value, row.unit) == ("Prompt cache", "0.0", "%")
     assert "Prompt tokens from the cache" not in {r.label for r in numbers.number_rows(demo)}
+
+
+def test_every_metric_of_the_registry_has_its_group() -> None:
+    assert set(METRICS) == set(numbers._GROUPS)
+
+
+def test_every_number_of_energy_says_its_boundary_and_its_gain_error(
+    energetic: Configuration,
+) -> None:
+    rows = [r for r in numbers.number_rows(energetic) if r.group == "Energy and power"]
+    assert {row.against for row in rows} == {"GPU boards only, ±5% systematic"}
+    assert [row.label for row in rows] == [
+        "Tokens per joule",
+        "Energy per output token",
+        "Energy per million output tokens",
+        "Energy per output token above idle",
+        "Energy per token, prompt or output",
+        "Energy per output token within the SLO",
+        "GPU board power",
+        "Loaded-idle board power",
+    ]
+    assert row_of(energetic, "Energy per million output tokens").value == "0.323"
+
+
+def test_money_and_co2_stand_with_the_names_of_what_they_come_from(
+    energetic: Configuration,
+) -> None:
+    grid = {"grid": {"name": "Grid of 2025", "g_per_kwh": 400}}
+    rows = list(numbers.number_rows(energetic, Factors.model_validate(grid)))
+    carbon = next(row for row in rows if row.label == "CO2 of that energy")
+    assert (carbon.value, carbon.unit) == ("129", "gCO2/M output tok")
+    assert carbon.sureness == "kWh × no PUE × 400 g/kWh (Grid of 2025)"
+    assert not [row for row in rows if row.label == "Price of that energy"]
+
+
+def test_b9_the_rows_of_modules_are_called_so(energetic: Configuration) -> None:
+    power = number("board_power", 2380.0, label="Module power")
+    rows = row_of(told(energetic, metrics=with_metrics(energetic.claims, power)), "Module power")
+    assert rows.value == "2,380"
+
+
+def test_a_share_of_the_bandwidth_says_how_it_was_come_by(energetic: Configuration) -> None:
+    against = {
+        row.label: row.against
+        for row in numbers.number_rows(energetic)
+        if row.group == "Memory bandwidth"
+    }
+    assert against == {
+        "Decode bandwidth utilization (MBU)": "modelled",
+        "MBU of bus x clock": "modelled",
+        "Measured memory traffic": "measured by the boards",
+        "Measured memory traffic of bus x clock": "measured by the boards",
+        "MBU by the engine's own estimate": "",
+        "Memory bandwidth by bus x clock": "",
+    }
+
+
+def key_lines(configuration: Configuration) -> dict[str, tuple[str, ...]]:
+    return {figure.label: figure.lines for figure in numbers.key_figures(configuration)}
+
+
+def test_the_key_figures_say_boundary_and_source(energetic: Configuration) -> None:
+    lines = key_lines(energetic)
+    assert lines["Tokens per joule"] == ("n = 1, no interval", "GPU boards only")
+    assert lines["GPU board power"] == ("n = 1, no interval", "GPU boards only")
+    assert lines["Decode bandwidth utilization (MBU)"] == (
+        "n = 1, no interval",
+        "modelled; measured by the boards: 66%",
+    )
+
+
+def test_what_the_boards_measured_takes_the_place_of_a_model_that_is_not_there(
+    energetic: Configuration,
+) -> None:
+    none = number("mbu", None, reason="no model files")
+    lines = key_lines(told(energetic, metrics=with_metrics(energetic.claims, none)))
+    assert lines["Measured memory traffic"] == ("n = 1, no interval", "measured by the boards")
+    assert "Decode bandwidth utilization (MBU)" not in lines
+
+
+def test_a_check_of_physics_marks_its_number_wherever_it_stands(energetic: Configuration) -> None:
+    said = (
+        Outcome(key="board_power", level="warn", text="1.07 x the limit"),
+        Outcome(key="mbu_bus", level="withheld", text="112%"),
+    )
+    none = number("mbu_bus", None, reason="withheld: 112%")
+    metrics = with_metrics(energetic.claims, none)
+    marked = told(energetic, outcomes=said, metrics=metrics)
+    assert row_of(marked, "GPU board power").marks == ("Warning",)
+    assert "Warning: see All numbers" in key_lines(marked)["GPU board power"]
+    row = row_of(marked, "MBU of bus x clock")
+    assert (row.kind, row.value, row.marks) == ("missing", "withheld: 112%", ("Withheld",))

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 
-from tests.pages.conftest import Make
+from tests.pages.conftest import Make, board_spec, number, told, with_metrics
 from tests.pages.test_report import Parsed
 from tests.support.runs import small_spec
 from tokenwatt_site.configuration import Configuration
+from tokenwatt_site.eligibility import Code
 from tokenwatt_site.leaderboard import rank
 from tokenwatt_site.pages import ranking
 from tokenwatt_site.run import ClaimsOnlyRecord
@@ -119,3 +121,25 @@ def test_h8_ranks_are_ranges_and_ties_have_no_line_between(
     assert html.count(">1–2</td>") == 2
     assert html.count("tw-tie") == 2
     assert "2 ranked, 0 listed unranked" in html
+
+
+def test_a_number_that_a_check_barred_is_not_called_not_measured(boards: Configuration) -> None:
+    barred = number("tokens_per_joule", None, reason="INVALID: the counter ran backwards")
+    watts = number("board_power", 2380.0)
+    html = render(told(boards, metrics=with_metrics(boards.claims, barred, watts)))
+    assert "INVALID: the counter ran backwards (1 of 1 configurations)" in html
+    assert "not measured: INVALID" not in html
+
+
+def test_b9_watts_of_boards_and_of_modules_are_two_tables(
+    boards: Configuration, make: Make
+) -> None:
+    power = {"sensor": "nvml", "scope": "module", "rate_hz": 1.0}
+    html = render(boards, make(spec=board_spec(setup__power=power)))
+    assert html.count('<table class="tw-table tw-lb') == 2
+    assert "power scope: gpu" in html
+    assert "power scope: module" in html
+
+
+def test_every_reason_for_having_no_rank_has_its_words() -> None:
+    assert set(get_args(Code)) <= set(ranking.CODE_WORDS)

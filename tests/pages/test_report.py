@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.pages.conftest import Make, once
+from tests.pages.conftest import Make, board_spec, number, once, told, with_metrics
 from tests.support.runs import RunBuilder, a_key, small_spec, spec_in_mode
 from tokenwatt_site.commands.measure import read_spec
 from tokenwatt_site.configuration import Configuration, group
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.pages import report, text
+from tokenwatt_site.pages.factors import Factors
 from tokenwatt_site.pages.page import NO_LINKS, Links, Page, fill
-from tokenwatt_site.run import RepeatClaim
+from tokenwatt_site.run import Outcome, RepeatClaim
 from tokenwatt_site.trust.keyring import Keyring
 from tokenwatt_site.trust.verify import verify_run
 
@@ -406,3 +407,75 @@ def test_a_run_under_another_key_stands_in_the_history(tmp_path: Path) -> None:
     text = parsed(group(runs)[0]).text
     assert "Rerun under 1 other key" in text
     assert all(run.run_id[:12] in text for run in runs)
+
+
+def test_a_page_with_everything_draws_every_chart(energetic: Configuration) -> None:
+    page = rendered(energetic)
+    holes = re.findall(r"<!--tw:([\w-]+)-->", page.html)
+    assert sorted(holes) == sorted(c.id for c in page.charts)
+    assert {"chart-limits", "chart-dram", "chart-power-beside-1"} <= set(holes)
+    drawn = fill(page.html, page.charts, lambda c: f'<svg id="{c.id}-svg"></svg>')
+    ids = Parsed(drawn).ids
+    assert len(ids) == len(set(ids))
+
+
+def test_boards_say_how_they_were_chosen_and_what_they_drew(energetic: Configuration) -> None:
+    text = parsed(energetic).text
+    assert "GPU-00000001-5f1e-4f6a-9c1d-0000 (the engine's processes were seen on it)" in text
+    assert "power cap in 83% of readings" in text
+    assert "Energy and power: Boards may read up to 5% high or low" in text
+
+
+def test_an_impossible_number_is_said_on_top_and_by_the_numbers(energetic: Configuration) -> None:
+    why = "GPU-1: the energy counter ran backwards"
+    keys = ("tokens_per_joule", "joules_per_token", "board_power")
+    none = [number(key, None, reason=f"INVALID: {why}") for key in keys]
+    said = (
+        Outcome(key="joules_per_token", level="INVALID", text=why),
+        Outcome(key="mbu", level="warn", text="an odd batch"),
+    )
+    metrics = with_metrics(energetic.claims, *none)
+    page = parsed(told(energetic, metrics=metrics, outcomes=said))
+    top, _, rest = page.text.partition("All numbers")
+    assert f"INVALID. Energy per output token: {why}." in top
+    assert "Power has no number to report." in top
+    assert "Warning. " not in top.partition("Results")[0]
+    assert f"INVALID Energy per output token: {why}" in rest
+    assert "Warning Decode bandwidth utilization (MBU): an odd batch" in rest
+    assert f"not measured: INVALID: {why}" not in page.text
+
+
+@pytest.mark.parametrize(
+    ("scope", "words"),
+    [
+        ("gpu", "The boards drew 2,380 W, 0.86 tokens per joule."),
+        ("module", "The modules drew 2,380 W, 0.86 tokens per joule."),
+        ("host", "The host drew 2,380 W, 0.86 tokens per joule."),
+    ],
+)
+def test_b9_the_summary_says_what_drew_the_watts(make: Make, scope: str, words: str) -> None:
+    sensor = "redfish" if scope == "host" else "nvml"
+    power = {"sensor": sensor, "scope": scope, "rate_hz": 1.0}
+    url = {"instruments": [{"sensor": sensor, "url": "http://127.0.0.1:1/redfish/v1/Chassis/1"}]}
+    spec = board_spec(setup__power=power, **(url if scope == "host" else {}))
+    drew = with_numbers(make(spec=spec), board_power=2380.0, tokens_per_joule=0.86)
+    assert words in " ".join(part for part, _ in report.summary_parts(drew))
+
+
+def test_watts_without_tokens_are_told_all_the_same(boards: Configuration) -> None:
+    none = number("tokens_per_joule", None, reason="x")
+    watts = number("board_power", 2380.0)
+    drew = told(boards, metrics=with_metrics(boards.claims, none, watts))
+    words = " ".join(part for part, _ in report.summary_parts(drew))
+    assert "The boards drew 2,380 W. Accuracy" in words
+
+
+def test_no_money_and_no_co2_come_with_this_project(energetic: Configuration) -> None:
+    text = parsed(energetic).text
+    assert "kWh/M output tok" in text
+    assert "CO2" not in text
+    priced = Factors.model_validate(
+        {"price": {"name": "<b>Tariff</b>", "per_kwh": 0.2, "currency": "EUR"}}
+    )
+    html = report.render(energetic, NO_LINKS, priced).html
+    assert "&lt;b&gt;Tariff&lt;/b&gt;" in html

@@ -162,3 +162,16 @@ def test_conversations_and_traces_are_shown_where_there_are_any() -> None:
     played = {row.field: row.declared for row in setup.rows(trace_spec(a_trace(100)).setup, ())}
     assert played["Arrival"] == "Trace, its time scaled, rate swept to SLO boundary"
     assert "as in the trace" in played["Output tokens"]
+
+
+def test_the_window_and_what_the_bus_carries_stand_beside_what_was_declared() -> None:
+    seen = setup.Seen(window_s=121.7, bus_gb_s=4916.736)
+    rows = {row.field: row for row in setup.rows(board_spec().setup, (), seen)}
+    assert rows["Power source"].declared == (
+        "GPU board power sum (NVIDIA) · 1 Hz · windows of 122 s"
+    )
+    assert (rows["Rated HBM BW"].declared, rows["Rated HBM BW"].observed) == (
+        "4.8 TB/s per GPU",
+        "bus × clock 4.917 TB/s per GPU",
+    )
+    assert rows["Rated HBM BW"].state == "declared"

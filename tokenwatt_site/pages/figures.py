@@ -8,83 +8,59 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from tokenwatt_site.configuration import Configuration
 from tokenwatt_site.metrics import METRICS
-from tokenwatt_site.pages import chart, text
-from tokenwatt_site.pages.drawing import Chart
-from tokenwatt_site.power_log import PowerLog
+from tokenwatt_site.pages import chart, instruments, limits, outcomes, over_time, text
+from tokenwatt_site.pages.figure import Figure, Table
+from tokenwatt_site.pages.windows import tops
 from tokenwatt_site.run import Claims, MetricClaim, TrialClaim
 from tokenwatt_site.spec import Objective
-from tokenwatt_site.trials import read_trials
-
-AXIS_CAPTION = "Axis runs to 100% of rated bandwidth."
-POWER_CAPTION = "GPU board power only — excludes CPUs, memory, NICs, fans and PSU losses."
-
-Table = tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """A chart with its words and its data, or the reason why there is none.
-
-    Exactly one of `chart` and `missing` is set. `table` is (column names, rows).
-    """
-
-    id: str
-    heading: str
-    lead: str
-    chart: Chart | None
-    missing: str | None
-    note: str
-    table: Table | None
 
 
 def bar_figures(configuration: Configuration) -> tuple[Figure, ...]:
-    """The four figures of one bar per configuration."""
-    claims = configuration.claims
-    return tuple(
-        _bar(claims, configuration.title, key, caption, top)
-        for key, caption, top in (
-            ("goodput", "", None),
-            ("tokens_per_joule", "", None),
-            ("mbu", AXIS_CAPTION, 100.0),
-            ("board_power", POWER_CAPTION, None),
-        )
+    """The four figures of one bar per configuration; that of memory traffic has one per source."""
+    scope = configuration.setup.power.scope
+    only = instruments.ONLY[scope]
+    energy = f"{only[:1].upper()}{only[1:]}." if only else ""
+    return (
+        _bar(configuration, "goodput", ""),
+        _bar(configuration, "tokens_per_joule", energy),
+        limits.traffic(configuration),
+        _bar(configuration, "board_power", instruments.BOUNDARY[scope]),
     )
 
 
 def detail_figures(configuration: Configuration) -> tuple[Figure, ...]:
-    """Trials against rate, latency distributions, power over time."""
+    """Trials against rate, latencies, distance to the limits, what instruments read over time."""
     claims, slo = configuration.claims, configuration.setup.slo
     figures = [_attainment(claims, slo), _delivered(claims)]
     figures += _distributions(claims, slo)
-    figures.append(_power(configuration))
+    figures.append(limits.distance(configuration))
+    figures += over_time.figures(configuration)
     return tuple(figures)
 
 
-def _bar(claims: Claims, name: str, key: str, caption: str, top: float | None) -> Figure:
-    claim, metric = claims.metric(key), METRICS[key]
+def _bar(configuration: Configuration, key: str, caption: str) -> Figure:
+    claims, metric = configuration.claims, METRICS[key]
+    claim = claims.metric(key)
+    heading = claim.label
+    figure_id = f"bar-{key.replace('_', '-')}"
     drawn, missing = None, None
     if claim.value is None:
-        missing = text.reason(claim)
+        missing = outcomes.why(claims, claim)
     else:
         shown = f"{text.amount(claim.value, metric)} {metric.unit}"
-        drawn = chart.bars(
-            f"bar-{key.replace('_', '-')}",
-            metric.label,
-            [(name, claim.value, shown)],
-            metric.unit,
-            top,
-        )
+        row = (configuration.title, claim.value, shown)
+        drawn = chart.bars(figure_id, heading, [row], metric.unit)
+    said = outcomes.sentences(claims, key)
     return Figure(
-        id=f"bar-{key.replace('_', '-')}",
-        heading=metric.label,
+        id=figure_id,
+        heading=heading,
         lead="",
         chart=drawn,
         missing=missing,
-        note=caption if drawn else "",
+        note=" ".join(part for part in (caption, said) if part) if drawn else "",
         table=None,
     )
 
@@ -223,6 +199,7 @@ def _trial_table(trials: Sequence[TrialClaim]) -> Table:
         "Failed requests",
         *(f"{label}: misses / allowed" for label in objectives),
         "Output tok/s",
+        "Energy of the window, J",
         "Dispatch lag p99, ms",
         "Stamp uncertainty p99, ms",
         "Client, % of a processor",
@@ -241,6 +218,7 @@ def _trial_table(trials: Sequence[TrialClaim]) -> Table:
             "not known: stopped early"
             if t.output_tokens_per_s is None
             else text.number(t.output_tokens_per_s, 1),
+            _known(t.energy_j, 0),
             _known(t.lag_p99_ms, 3),
             _known(t.uncertainty_p99_ms, 3),
             text.number(t.client_cpu_percent, 0),
@@ -296,7 +274,7 @@ def _distributions(claims: Claims, slo: Sequence[Objective]) -> Iterator[Figure]
 
 def _pooled_words(claims: Claims, objectives: Sequence[Objective]) -> str:
     """Say that the curve is of all repeats together, and what the heading is of them."""
-    n = len(_tops(claims))
+    n = len(tops(claims))
     if n < 2:
         return ""
     together = "Both repeats together" if n == 2 else f"All {n} repeats together"
@@ -316,14 +294,7 @@ def _failed_at_the_top(claims: Claims) -> int:
     E2E is defined for every request that did, so its n has the others beside the complete ones.
     """
     looked_at = sum(d.n for d in claims.distributions if d.key == "e2e")
-    return looked_at - sum(trial.complete for trial in _tops(claims)) if looked_at else 0
-
-
-def _tops(claims: Claims) -> tuple[TrialClaim, ...]:
-    """Return each repeat's trial at its highest passing rate, where it has one."""
-    passed = {(t.repeat, t.rate_urps): t for t in reversed(claims.trials) if t.verdict == "PASS"}
-    rates = ((r.repeat, r.highest_pass_urps) for r in claims.repeats)
-    return tuple(passed[repeat, urps] for repeat, urps in rates if urps is not None)
+    return looked_at - sum(trial.complete for trial in tops(claims)) if looked_at else 0
 
 
 def _limit_heading(claims: Claims, objectives: Sequence[Objective]) -> str | None:
@@ -347,64 +318,3 @@ def claim_of(claims: Claims, objective: Objective) -> MetricClaim | None:
         if claim.key == objective.metric and claim.label == objective.label:
             return claim
     return None
-
-
-def _power(configuration: Configuration) -> Figure:
-    claim = configuration.claims.metric("board_power")
-    evidence = configuration.headline.evidence
-    log = evidence.power
-    points = power_points(log) if log else []
-    drawn, table = None, None
-    if points and log:
-        windows = _windows(configuration)
-        origin = log.samples[0].at_ns
-        limits = [board.limit_mw for board in log.boards]
-        limit = None if None in limits else sum(mw or 0 for mw in limits) / 1e3
-        spans = [((a - origin) / 1e9, (b - origin) / 1e9) for a, b in windows]
-        drawn = chart.power(points, spans, limit)
-        table = (
-            ("Second", "Watts, all boards"),
-            tuple(
-                (text.number(s, 1), text.number(w, 1)) for s, w in points[:: len(points) // 60 + 1]
-            ),
-        )
-    return Figure(
-        id="chart-power",
-        heading="Board power over time"
-        if claim.value is None
-        else f"The boards draw {text.amount(claim.value, METRICS['board_power'])} W in the window",
-        lead="All boards together. The shaded spans are the measured windows at the highest passing"
-        " rates; the dashed line is the enforced limit."
-        if drawn
-        else "",
-        chart=drawn,
-        missing=None if drawn else text.reason(claim),
-        note=POWER_CAPTION if drawn else "",
-        table=table,
-    )
-
-
-def power_points(log: PowerLog) -> list[tuple[float, float]]:
-    """(seconds since the first sample, watts of all boards), one point per round of readings.
-
-    A round with a missing reading is left out: a part of the boards is not all of them.
-    """
-    series: list[list[tuple[int, int | None]]] = [[] for _ in log.boards]
-    for sample in log.samples:
-        series[sample.board].append((sample.at_ns, sample.power_mw))
-    points = []
-    for readings in zip(*series, strict=False):
-        watts = [mw for _, mw in readings if mw is not None]
-        if len(watts) == len(readings):
-            points.append(((readings[0][0] - log.samples[0].at_ns) / 1e9, sum(watts) / 1e3))
-    return points
-
-
-def _windows(configuration: Configuration) -> list[tuple[int, int]]:
-    run = configuration.headline
-    tops = {(trial.repeat, trial.trial) for trial in _tops(run.claims)}
-    return [
-        (trial.epoch_ns + trial.window_ns[0], trial.epoch_ns + trial.window_ns[1])
-        for trial in read_trials(run.run.spec, run.evidence)
-        if (trial.repeat, trial.number) in tops
-    ]

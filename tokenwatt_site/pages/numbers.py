@@ -9,11 +9,14 @@ from typing import Literal
 
 from tokenwatt_site.configuration import Configuration
 from tokenwatt_site.metrics import METRICS
-from tokenwatt_site.pages import figures, text
+from tokenwatt_site.pages import factors, figures, instruments, limits, outcomes, text
+from tokenwatt_site.pages.factors import NO_FACTORS, Factors
 from tokenwatt_site.run import Claims, MetricClaim, SelfTest
 
 _CARDS = "Cards for equal goodput"
 _CARDS_NOTE = f"{_CARDS} = 64 × reference goodput ÷ configuration goodput, rounded up."
+
+_BESIDE = "Other instruments, never added"
 
 _GROUPS = {
     "goodput": "Throughput",
@@ -29,8 +32,26 @@ _GROUPS = {
     "cached_prompt_share": "Prompt cache",
     "tokens_per_joule": "Energy and power",
     "joules_per_token": "Energy and power",
+    "joules_per_token_above_idle": "Energy and power",
+    "joules_per_any_token": "Energy and power",
+    "joules_per_slo_token": "Energy and power",
     "board_power": "Energy and power",
+    "idle_power": "Energy and power",
+    "cpu_power": _BESIDE,
+    "host_power": _BESIDE,
     "mbu": "Memory bandwidth",
+    "mbu_bus": "Memory bandwidth",
+    "mbu_measured": "Memory bandwidth",
+    "mbu_measured_bus": "Memory bandwidth",
+    "mbu_engine": "Memory bandwidth",
+    "bus_bandwidth": "Memory bandwidth",
+    "decode_batch": "Engine steps in the window",
+    "step_rate": "Engine steps in the window",
+    "step_read": "Engine steps in the window",
+    "bandwidth_limit_rate": "Distance to the limits",
+    "compute_share": "Distance to the limits",
+    "power_limit_share": "Distance to the limits",
+    "dram_energy_share": "Distance to the limits",
     "accuracy": "Accuracy",
 }
 
@@ -40,7 +61,7 @@ class NumberRow:
     """One line of All numbers.
 
     `value` is a number as it is written, or where `kind` says so words in its place, or the reason
-    why there is none.
+    why there is none. `marks` are the words of checks of physics that said something of it.
     """
 
     group: str
@@ -51,6 +72,7 @@ class NumberRow:
     sureness: str = ""
     against: str = ""
     kind: Literal["number", "words", "missing"] = "number"
+    marks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +93,29 @@ def key_figures(configuration: Configuration) -> Iterator[KeyFigure]:
         if boundary.value is None
         else f"at the boundary, {text.amount(boundary.value, METRICS['boundary_rate'])} requests/s"
     )
-    yield _key_figure(claims.metric("goodput"), at)
-    yield _key_figure(claims.metric("tokens_per_joule"), "GPU boards only")
+    scope = configuration.setup.power.scope
+    yield _key_figure(claims, claims.metric("goodput"), at)
+    yield _key_figure(claims, claims.metric("tokens_per_joule"), instruments.ONLY[scope])
     gate = configuration.setup.accuracy_gate
-    yield _key_figure(claims.metric("accuracy"), f"gate: max drop {gate.max_drop_points:.1f} pts")
+    limit = f"gate: max drop {gate.max_drop_points:.1f} pts"
+    yield _key_figure(claims, claims.metric("accuracy"), limit)
     yield from _tightest(configuration)
-    yield _key_figure(claims.metric("mbu"), "")
-    yield _key_figure(claims.metric("board_power"), figures.POWER_CAPTION.split(" — ")[0])
+    yield _key_traffic(configuration)
+    yield _key_figure(claims, claims.metric("board_power"), instruments.ONLY[scope])
+
+
+def _key_traffic(configuration: Configuration) -> KeyFigure:
+    """MBU, modelled; where the model gives none, what the boards measured in its place."""
+    claims = configuration.claims
+    ours, boards = claims.metric("mbu"), outcomes.find(claims, "mbu_measured")
+    if ours.value is None and boards.value is not None:
+        return _key_figure(claims, boards, limits.how(boards))
+    words = limits.how(ours)
+    if boards.value is not None:
+        measured = text.amount(boards.value, METRICS["mbu_measured"])
+        words += f"; {limits.how(boards)}: {measured}%"
+    named = ours.model_copy(update={"label": METRICS["mbu"].label})
+    return _key_figure(claims, named, words)
 
 
 def _tightest(configuration: Configuration) -> Iterator[KeyFigure]:
@@ -90,14 +128,17 @@ def _tightest(configuration: Configuration) -> Iterator[KeyFigure]:
             near.append((share, f"limit {text.milliseconds(objective.limit_ms)}", claim))
     if near:
         share, words, claim = max(near, key=lambda item: item[0])
-        yield _key_figure(claim, words, min(1.0, share))
+        yield _key_figure(configuration.claims, claim, words, min(1.0, share))
 
 
-def _key_figure(claim: MetricClaim, line: str, share: float | None = None) -> KeyFigure:
+def _key_figure(
+    claims: Claims, claim: MetricClaim, line: str, share: float | None = None
+) -> KeyFigure:
     metric = METRICS[claim.key]
     if claim.value is None:
-        return KeyFigure(claim.label, None, "", (text.reason(claim),))
-    lines = tuple(part for part in (text.sureness(claim), line) if part)
+        return KeyFigure(claim.label, None, "", (outcomes.why(claims, claim),))
+    marks = [f"{words}: see All numbers" for words in outcomes.marks(claims, claim.key)]
+    lines = tuple(part for part in (text.sureness(claim), line, *marks) if part)
     return KeyFigure(claim.label, text.amount(claim.value, metric), metric.unit, lines, share)
 
 
@@ -121,8 +162,13 @@ def held(claims: Claims) -> str | None:
     return f"{text.amount(claim.value, metric)} {metric.unit}{where}"
 
 
-def number_rows(configuration: Configuration) -> Iterator[NumberRow]:
-    """Every number of the run, grouped, with its unit from the registry."""
+def number_rows(configuration: Configuration, named: Factors = NO_FACTORS) -> Iterator[NumberRow]:
+    """Every number of the run, grouped, with its unit from the registry.
+
+    Args:
+        configuration: whose numbers.
+        named: what the site multiplies energy with.
+    """
     claims, config = configuration.claims, configuration.setup
     head = "Configuration"
     build = f"{text.engine(config.engine)} · {text.quantization(config.quantization)[1]}"
@@ -133,6 +179,10 @@ def number_rows(configuration: Configuration) -> Iterator[NumberRow]:
         yield _number_row(configuration, claim)
         if claim.key == "goodput":
             yield _cards(configuration, claim)
+        if claim.key == "joules_per_token":
+            for label, value, unit, how in factors.rows(claim, named):
+                against = _against(configuration, claim)
+                yield NumberRow(_GROUPS[claim.key], None, label, value, unit, how, against)
     label = "Accuracy Δ vs. reference"
     if claims.metric("accuracy").value is not None:
         yield NumberRow("Accuracy", None, label, "reference", kind="words")
@@ -173,17 +223,42 @@ def _number_row(configuration: Configuration, claim: MetricClaim) -> NumberRow:
     label = claim.label
     if claim.key == "accuracy" and gate.task != "none":
         label = f"{label} ({gate.task}-{gate.shots}shot)"
-    limits = [
-        f"limit {text.milliseconds(o.limit_ms)}"
-        for o in configuration.setup.slo
-        if (o.metric, o.label) == (claim.key, claim.label)
-    ]
-    group, against = _GROUPS[claim.key], "".join(limits)
+    group, against = _GROUPS[claim.key], _against(configuration, claim)
+    marks = outcomes.marks(configuration.claims, claim.key)
     if claim.value is None:
-        why = text.reason(claim)
-        return NumberRow(group, claim.key, label, why, against=against, kind="missing")
+        why = outcomes.why(configuration.claims, claim)
+        return NumberRow(group, claim.key, label, why, against=against, kind="missing", marks=marks)
     value, sure = text.amount(claim.value, metric), text.sureness(claim)
-    return NumberRow(group, claim.key, label, value, metric.unit, sure, against)
+    return NumberRow(group, claim.key, label, value, metric.unit, sure, against, marks=marks)
+
+
+_FROM_THE_ENERGY = {key for key, group in _GROUPS.items() if group == "Energy and power"}
+
+
+_TRAFFIC = {
+    "mbu": "mbu",
+    "mbu_bus": "mbu",
+    "step_read": "mbu",
+    "mbu_measured": "mbu_measured",
+    "mbu_measured_bus": "mbu_measured",
+}
+"""A share of the bandwidth -> the one that says how both were come by."""
+
+
+def _against(configuration: Configuration, claim: MetricClaim) -> str:
+    """What a number is to be read against: its limit, its boundary, how it was come by."""
+    setup = configuration.setup
+    if claim.key in _FROM_THE_ENERGY:
+        power = setup.power
+        words = (instruments.ONLY[power.scope], instruments.gain_short(power.sensor))
+        return ", ".join(part for part in words if part) if claim.value is not None else ""
+    if claim.key in _TRAFFIC and claim.value is not None:
+        return limits.how(outcomes.find(configuration.claims, _TRAFFIC[claim.key]))
+    return "".join(
+        f"limit {text.milliseconds(o.limit_ms)}"
+        for o in setup.slo
+        if (o.metric, o.label) == (claim.key, claim.label)
+    )
 
 
 def cards_note(configuration: Configuration) -> str:

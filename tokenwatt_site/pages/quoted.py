@@ -7,7 +7,7 @@ our notes, and is in no ranking.
 from __future__ import annotations
 
 from tokenwatt_site.pages import chart
-from tokenwatt_site.pages.figures import Figure
+from tokenwatt_site.pages.figure import Figure
 from tokenwatt_site.pages.page import Links, Page, render_template
 from tokenwatt_site.run import ClaimsOnlyRecord, QuotedChart
 

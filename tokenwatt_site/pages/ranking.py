@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from tokenwatt_site.configuration import Configuration
 from tokenwatt_site.leaderboard import COLUMNS, Cell, Leaderboard, Row, Section
 from tokenwatt_site.metrics import METRICS
-from tokenwatt_site.pages import text
+from tokenwatt_site.pages import outcomes, text
 from tokenwatt_site.pages.page import Page, render_template
-from tokenwatt_site.run import ClaimsOnlyRecord
+from tokenwatt_site.run import Claims, ClaimsOnlyRecord
 
 CODE_WORDS = {
     "simulated": "simulated",
@@ -142,7 +142,7 @@ def _section(
             _row(row, configurations[row.configuration], urls[row.configuration], top, shown)
             for row in section.rows
         ),
-        missing=tuple(_missing(section)),
+        missing=tuple(_missing(section, configurations)),
     )
 
 
@@ -196,7 +196,7 @@ def _row(
         rank_sort="" if row.rank is None else str(row.rank.best),
         tied=row.rank is not None and row.rank.tied,
         simulated=row.simulated,
-        cells=tuple(_cell(row.cells[i]) for i in shown),
+        cells=tuple(_cell(configuration.claims, row.cells[i]) for i in shown),
         interval=interval or f"n = {launches}: none",
         interval_sort="" if goodput.low is None else repr(goodput.low),
         bar=0.0 if goodput.value is None else _BAR_WIDTH * goodput.value / top,
@@ -216,19 +216,24 @@ def _tags(row: Row, configuration: Configuration) -> Iterator[tuple[str, str]]:
         yield _NO_GATE if none_asked else CODE_WORDS[exclusion.code], exclusion.text
 
 
-def _cell(cell: Cell) -> CellView:
+def _cell(claims: Claims, cell: Cell) -> CellView:
     if cell.value is None:
-        return CellView("", text.NOT_MEASURED, cell.reason or "no reason was recorded")
+        why = outcomes.why(claims, claims.metric(cell.key))
+        return CellView("", why.partition(":")[0], why)
     return CellView(repr(cell.value), text.amount(cell.value, METRICS[cell.key]), None)
 
 
-def _missing(section: Section) -> Iterator[tuple[str, str]]:
+def _missing(
+    section: Section, configurations: Mapping[str, Configuration]
+) -> Iterator[tuple[str, str]]:
     """Yield (metric, reason), once for each reason, with how many rows it is about."""
-    counted = Counter(
-        (cell.label, cell.reason or "no reason was recorded")
-        for row in section.rows
-        for cell in row.cells
-        if cell.value is None
-    )
+    counted: Counter[tuple[str, str]] = Counter()
+    for row in section.rows:
+        claims = configurations[row.configuration].claims
+        counted.update(
+            (cell.label, outcomes.why(claims, claims.metric(cell.key)))
+            for cell in row.cells
+            if cell.value is None
+        )
     for (label, reason), n in counted.items():
         yield label, f"{reason} ({n} of {len(section.rows)} configurations)"

@@ -9,7 +9,18 @@ from datetime import datetime
 from tokenwatt_site.configuration import Configuration
 from tokenwatt_site.eligibility import Exclusion, reasons
 from tokenwatt_site.metrics import METRICS
-from tokenwatt_site.pages import facts, figures, history, numbers, setup, text
+from tokenwatt_site.pages import (
+    boards,
+    facts,
+    figures,
+    history,
+    instruments,
+    numbers,
+    outcomes,
+    setup,
+    text,
+)
+from tokenwatt_site.pages.factors import NO_FACTORS, Factors
 from tokenwatt_site.pages.page import Links, Page, render_template
 from tokenwatt_site.run import Claims
 from tokenwatt_site.trust.verify import ValidatedRun
@@ -31,8 +42,14 @@ RUN_FILE = "run.json"
 """The name of a run file on the site, in a folder of its own."""
 
 
-def render(configuration: Configuration, links: Links) -> Page:
-    """Make the page of one configuration; every number on it comes from recomputed claims."""
+def render(configuration: Configuration, links: Links, named: Factors = NO_FACTORS) -> Page:
+    """Make the page of one configuration; every number on it comes from recomputed claims.
+
+    Args:
+        configuration: what the page is about.
+        links: where its neighbours are.
+        named: prices and factors of the site, by which energy is multiplied as it is shown.
+    """
     head = configuration.headline
     spec, claims = head.run.spec, configuration.claims
     exclusions = reasons(configuration)
@@ -53,10 +70,14 @@ def render(configuration: Configuration, links: Links) -> Page:
         details=details,
         results_note=numbers.results_note(claims),
         cards_note=numbers.cards_note(configuration),
-        numbers=tuple(numbers.number_rows(configuration)),
+        numbers=tuple(numbers.number_rows(configuration, named)),
+        checks=outcomes.listed(claims),
+        boards=boards.table(claims),
+        gain=instruments.gain(configuration.setup.power.sensor) if _has_energy(claims) else "",
         column=configuration.title,
         definitions=[METRICS[key] for key in dict.fromkeys(c.key for c in claims.metrics)],
-        setup=setup.rows(configuration.setup, head.run.conditions.read_back),
+        setup=setup.rows(configuration.setup, head.run.conditions.read_back, _seen(configuration)),
+        board_names=_board_names(head),
         runs_per_config=len(claims.repeats),
         conditions=head.run.conditions,
         endpoint=spec.endpoint,
@@ -110,13 +131,7 @@ def summary_parts(configuration: Configuration) -> Iterator[tuple[str, bool]]:
             yield f"and about {amount} input tokens per second.", False
         else:
             yield "tokens per second.", False
-    power, energy = claims.metric("board_power"), claims.metric("tokens_per_joule")
-    if power.value is not None and energy.value is not None:
-        yield "The boards drew", False
-        yield f"{text.amount(power.value, METRICS['board_power'])} W,", True
-        yield f"{text.amount(energy.value, METRICS['tokens_per_joule'])} tokens per joule.", True
-    else:
-        yield "Power was not measured.", False
+    yield from _power_parts(configuration)
     accuracy = claims.metric("accuracy")
     if accuracy.value is not None:
         gate = config.accuracy_gate
@@ -127,6 +142,48 @@ def summary_parts(configuration: Configuration) -> Iterator[tuple[str, bool]]:
     n = len(claims.repeats)
     mode = configuration.headline.run.spec.protocol.mode
     yield f"{mode.capitalize()} mode, {text.counted(n, 'repeat')}.", False
+
+
+def _power_parts(configuration: Configuration) -> Iterator[tuple[str, bool]]:
+    claims = configuration.claims
+    power, energy = claims.metric("board_power"), claims.metric("tokens_per_joule")
+    if power.value is None:
+        measured = outcomes.of(claims, "board_power") or outcomes.of(claims, "joules_per_token")
+        told = "Power has no number to report" if measured else "Power was not measured"
+        yield f"{told}.", False
+        return
+    watts = f"{text.amount(power.value, METRICS['board_power'])} W"
+    yield instruments.DREW[configuration.setup.power.scope], False
+    if energy.value is None:
+        yield f"{watts}.", True
+    else:
+        yield f"{watts},", True
+        yield f"{text.amount(energy.value, METRICS['tokens_per_joule'])} tokens per joule.", True
+
+
+def _has_energy(claims: Claims) -> bool:
+    return claims.metric("joules_per_token").value is not None or bool(claims.boards)
+
+
+def _seen(configuration: Configuration) -> setup.Seen:
+    windows = [r.window_s for r in configuration.claims.repeats if r.window_s is not None]
+    bus = outcomes.find(configuration.claims, "bus_bandwidth").value
+    return setup.Seen(min(windows, default=None), bus)
+
+
+_CHOSEN = {
+    "by process": "the engine's processes were seen on it",
+    "by name": "named by the publisher",
+    "all there are": "all that the instrument has",
+}
+
+
+def _board_names(head: ValidatedRun) -> tuple[str, ...]:
+    """Each board of the energy, and how it came to be one of them; else what was read before."""
+    log = head.evidence.power
+    if log is None or not log.boards:
+        return head.run.conditions.board_uuids
+    return tuple(f"{board.uuid} ({_CHOSEN[board.chosen]})" for board in log.boards)
 
 
 def _span(rates_urps: Sequence[int]) -> str:
@@ -142,6 +199,9 @@ def _eyebrow(head: ValidatedRun) -> str:
 
 
 def _notices(head: ValidatedRun, exclusions: tuple[Exclusion, ...]) -> Iterator[tuple[str, str]]:
+    for level, label, words in outcomes.listed(head.claims):
+        if level == outcomes.WORDS["INVALID"]:
+            yield f"{level}.", f"{label}: {words}."
     if head.run.simulated:
         yield (
             "Simulated.",

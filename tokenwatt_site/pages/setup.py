@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from tokenwatt_site.caveats import not_recorded
-from tokenwatt_site.pages import text
+from tokenwatt_site.pages import instruments, text
 from tokenwatt_site.run import ReadBack
 from tokenwatt_site.spec import NOT_RECORDED, Setup
 
@@ -17,7 +17,23 @@ _ARCHITECTURE = {
     "dense": "dense",
     NOT_RECORDED: "architecture not recorded",
 }
+_RATED = "Rated HBM BW"
 _ON_A_CPU = f"{NOT_RECORDED} (CPU)"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the run itself tells of the boards beside what was read back; None: it does not.
+
+    `window_s` is the shortest scored window at a highest passing rate, `bus_gb_s` what a board's
+    memory bus carries at its highest clock.
+    """
+
+    window_s: float | None = None
+    bus_gb_s: float | None = None
+
+
+NOTHING_SEEN = Seen()
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +48,9 @@ class SetupRow:
     code: bool = False
 
 
-def rows(setup: Setup, read_back: Sequence[ReadBack]) -> tuple[SetupRow, ...]:
+def rows(
+    setup: Setup, read_back: Sequence[ReadBack], seen: Seen = NOTHING_SEEN
+) -> tuple[SetupRow, ...]:
     """Return the lines in the order of the page; what was read back joins the field it is about.
 
     A line of several fields is "not recorded" as soon as one of them is.
@@ -40,9 +58,12 @@ def rows(setup: Setup, read_back: Sequence[ReadBack]) -> tuple[SetupRow, ...]:
     absent = not_recorded(setup.to_json())
     left = {entry.field.removeprefix("setup."): entry for entry in read_back}
     result = []
-    for group, field, declared, paths, code in _fields(setup):
+    for group, field, declared, paths, code in _fields(setup, seen):
         found = [left.pop(path) for path in paths if path in left]
-        observed = "; ".join(entry.observed for entry in found if entry.observed is not None)
+        told = [entry.observed for entry in found if entry.observed is not None]
+        if field == _RATED and seen.bus_gb_s is not None:
+            told.append(f"bus × clock {seen.bus_gb_s / 1e3:.3f} TB/s per GPU")
+        observed = "; ".join(told)
         read = sum(entry.state == "read back" for entry in found)
         state = "declared"
         if declared != _ON_A_CPU and any(_about(name, paths) for name in absent):
@@ -66,13 +87,13 @@ _Field: TypeAlias = tuple[str, str, tuple[str, ...]]
 """(label, text, paths of the schema that were perhaps read back)"""
 
 
-def _fields(setup: Setup) -> Iterator[tuple[str, str, str, tuple[str, ...], bool]]:
+def _fields(setup: Setup, seen: Seen) -> Iterator[tuple[str, str, str, tuple[str, ...], bool]]:
     """Yield (group, label, text, paths of the schema, is code)."""
     for group, fields in (
         ("Hardware", _hardware(setup)),
         ("Engine", _engine(setup)),
         ("Model", _model(setup)),
-        ("Workload and measurement", _workload(setup)),
+        ("Workload and measurement", _workload(setup, seen)),
     ):
         for label, declared, paths in fields:
             yield group, label, declared, paths, label in _CODE
@@ -97,7 +118,7 @@ def _hardware(setup: Setup) -> Iterator[_Field]:
     if setup.is_cpu:
         # Figures of a board: that a CPU has none is no gap in the record.
         rated, limit = (w if text.recorded(w) else _ON_A_CPU for w in (rated, limit))
-    yield "Rated HBM BW", rated, ("accelerator.rated_bandwidth_gb_s",)
+    yield _RATED, rated, ("accelerator.rated_bandwidth_gb_s",)
     yield "Power limit", limit, ("accelerator.power_limit_w",)
     yield "Driver / runtime", setup.driver, ("driver",)
     yield "Host", setup.host_kind, ("host_kind",)
@@ -127,7 +148,7 @@ def _model(setup: Setup) -> Iterator[_Field]:
     yield "Parallelism", text.parallelism(setup.parallelism), ("parallelism",)
 
 
-def _workload(setup: Setup) -> Iterator[_Field]:
+def _workload(setup: Setup, seen: Seen) -> Iterator[_Field]:
     workload, gate = setup.workload, setup.accuracy_gate
     yield "Workload trace", f"{workload.name}, version {workload.version}", ()
     yield "Workload hash", workload.hash, ()
@@ -139,7 +160,8 @@ def _workload(setup: Setup) -> Iterator[_Field]:
     scaled = ", its time scaled" if setup.arrival == "trace" else ""
     yield "Arrival", f"{setup.arrival.capitalize()}{scaled}, rate swept to SLO boundary", ()
     yield "SLO", text.slo(setup.slo), ()
-    yield "Power source", text.power_source(setup.power), ("power.sensor", "power.scope")
+    source = instruments.source(setup.power, seen.window_s)
+    yield "Power source", source, ("power.sensor", "power.scope")
     known = not isinstance(gate.questions, str)
     questions = f"{gate.questions:,} questions" if known else f"questions {NOT_RECORDED}"
     asked = f"{gate.task}, {gate.shots} shots, {questions}"

@@ -14,7 +14,6 @@ from tokenwatt_site.spec import (
     Engine,
     Objective,
     Parallelism,
-    PowerSource,
     Quantization,
 )
 
@@ -59,7 +58,9 @@ def metric_of(claim: MetricClaim) -> Metric:
 
 
 def reason(claim: MetricClaim) -> str:
-    """Say that there is no number and why."""
+    """Say that there is no number and why; what a check barred was measured, and says so itself."""
+    if claim.reason and claim.reason.startswith(("withheld", "INVALID")):
+        return claim.reason
     return f"{NOT_MEASURED}: {claim.reason or 'no reason was recorded'}"
 
 
@@ -146,13 +147,6 @@ def parallelism(value: Parallelism) -> str:
     replicas = f"{value.replicas} replica{'s' if value.replicas != 1 else ''}"
     axes = f"TP{value.tensor} × PP{value.pipeline} × EP{value.expert} × DP{value.data}"
     return f"{replicas} × {axes} · prefill/decode split: {value.prefill_decode_split}"
-
-
-def power_source(value: PowerSource) -> str:
-    """Sensor, scope and rate."""
-    if value.sensor == "none":
-        return f"none · scope {value.scope} · {value.rate_hz:g} Hz"
-    return f"{value.sensor} · scope {value.scope} · {value.rate_hz:g} Hz"
 
 
 def recorded(text: str) -> bool:

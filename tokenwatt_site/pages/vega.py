@@ -1,0 +1,110 @@
+"""The pieces that all charts are made of: axes, scales, dashed limits, the two widths."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import altair as alt
+
+from tokenwatt_site.pages.drawing import INK, INK_2, ORANGE, RULE, RULE_STRONG
+
+WIDE_PX = 780
+NARROW_PX = 345
+
+
+def data(rows: Sequence[Mapping[str, float | str]]) -> alt.Chart:
+    return alt.Chart(alt.InlineData(values=[dict(row) for row in rows]))
+
+
+def named(name: str) -> alt.Chart:
+    """Draw rows that are put into the finished document, under this name in its `datasets`."""
+    return alt.Chart(alt.NamedData(name=name))
+
+
+def limit_rule(rows: Sequence[Mapping[str, float | str]]) -> alt.Chart:
+    rule: alt.Chart = data(rows).mark_rule(color=ORANGE, strokeDash=[6, 4], strokeWidth=1.6)
+    return rule
+
+
+def both(layers: Sequence[alt.Chart], height: int) -> tuple[Mapping[str, Any], ...]:
+    return (finish(layers, WIDE_PX, height), finish(layers, NARROW_PX, height))
+
+
+def finish(layers: Sequence[alt.Chart], width: int, height: int) -> dict[str, Any]:
+    finished: dict[str, Any] = (
+        alt.layer(*layers)
+        .properties(
+            width=width,
+            height=height,
+            background="transparent",
+            autosize=alt.AutoSizeParams(type="fit", contains="padding"),
+            padding={"left": 2, "right": 14, "top": 4, "bottom": 2},
+        )
+        .configure(aria=False, font="sans-serif")
+        .configure_view(strokeWidth=0)
+        .configure_text(fontSize=12)
+        .to_dict(validate=False)
+    )
+    return finished
+
+
+def scale(low: float, high: float) -> alt.Scale:
+    return alt.Scale(domain=[low, high], nice=False)
+
+
+_AXIS: dict[str, Any] = {
+    "labelFontSize": 12,
+    "titleFontSize": 12,
+    "titleFontWeight": "normal",
+    "labelColor": INK_2,
+    "titleColor": INK,
+    "domainColor": RULE_STRONG,
+    "tickColor": RULE_STRONG,
+    "gridColor": RULE,
+}
+
+
+def x_axis(title: str, ticks: int) -> alt.Axis:
+    return alt.Axis(
+        title=title, tickCount=ticks, grid=False, titleAnchor="end", titlePadding=6, **_AXIS
+    )
+
+
+def y_words(title: str) -> dict[str, Any]:
+    return {
+        "title": title,
+        "titleAngle": 0,
+        "titleAlign": "left",
+        "titleAnchor": "start",
+        "titleX": 0,
+        "titleY": -12,
+        "titleBaseline": "bottom",
+        "domain": False,
+        "ticks": False,
+        "grid": True,
+        **_AXIS,
+    }
+
+
+def y_axis(title: str, ticks: int) -> alt.Axis:
+    return alt.Axis(tickCount=ticks, **y_words(title))
+
+
+def finish_panels(
+    charts: Sequence[alt.LayerChart | alt.FacetChart], columns: int, words: str
+) -> dict[str, Any]:
+    """Lay panels out in rows of `columns`, under words that say what all their axes are."""
+    title = alt.TitleParams(words, anchor="start", fontSize=12, fontWeight="normal", color=INK)
+    finished: dict[str, Any] = (
+        alt.concat(*charts, columns=columns, spacing={"row": 8, "column": 10})
+        .properties(
+            title=title,
+            background="transparent",
+            padding={"left": 2, "right": 6, "top": 4, "bottom": 2},
+        )
+        .configure(aria=False, font="sans-serif")
+        .configure_view(strokeWidth=0)
+        .to_dict(validate=False)
+    )
+    return finished
