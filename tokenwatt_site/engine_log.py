@@ -18,14 +18,15 @@ ENGINE_FORMAT = "tokenwatt/engine/1"
 
 @dataclass(frozen=True, slots=True)
 class EngineSample:
-    """One look at the engine's counters, summed over its replicas; None: not exported.
+    """One look at the engine's counters; None: not exported.
 
     `at_ns` is on the clock of the journal's `epoch_ns`: the middle of asking. Counters count from
-    the engine's start.
+    the engine's start. Of data-parallel ranks, what is counted in tokens or requests is the sum,
+    and what each rank has for itself (steps, share, bytes) the mean.
 
     Attributes:
         at_ns: when.
-        steps: steps of the engine, each over its whole batch.
+        steps: steps of the engine; the ranks of one engine step together.
         prompt_tokens: prompt tokens computed.
         output_tokens: tokens made.
         running: requests in the batch.

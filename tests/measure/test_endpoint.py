@@ -21,7 +21,14 @@ from tests.measure.stub_engine import (
 from tests.support.runs import small_spec
 from tokenwatt_site.errors import EngineError, UsageError
 from tokenwatt_site.measure import control, endpoint
-from tokenwatt_site.measure.endpoint import EngineFacts, Prober, _llama_build, answers, read_back
+from tokenwatt_site.measure.endpoint import (
+    EngineFacts,
+    Prober,
+    _llama_build,
+    answers,
+    metrics,
+    read_back,
+)
 from tokenwatt_site.measure.endpoint import request_body as body_of
 from tokenwatt_site.measure.engine import free_port
 
@@ -270,7 +277,28 @@ def test_b2_an_engine_whose_health_does_not_end_is_not_ready(
         assert not answers(url)
 
 
-@pytest.mark.parametrize("text", ["-1", "1e400", "99999999999999999", "...", "1"])
+def test_metrics_are_the_text_of_the_engine_with_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint, "_METRICS_DEADLINE_S", 30.0)
+    monkeypatch.setenv("A_KEY", KEY)
+    with serving(StubEngine(get=VLLM, key=KEY)) as url:
+        assert metrics(url, "A_KEY") == VLLM["/metrics"][2]
+        assert metrics(url) is None
+
+
+@pytest.mark.parametrize("raw", [hanging, trickling(HEAD), endless])
+def test_metrics_that_do_not_come_in_time_are_none(
+    monkeypatch: pytest.MonkeyPatch, raw: Raw
+) -> None:
+    monkeypatch.setattr(endpoint, "_METRICS_DEADLINE_S", 0.3)
+    with serving(StubEngine(raw={"/metrics": raw})) as url:
+        assert metrics(url) is None
+
+
+def test_an_engine_that_is_gone_has_no_metrics() -> None:
+    assert metrics(f"http://127.0.0.1:{free_port()}") is None
+
+
+@pytest.mark.parametrize("text", ["-1", "NaN", "1e400", "99999999999999999", "...", "1"])
 def test_an_odd_start_time_is_not_a_failure(text: str) -> None:
     get: dict[str, Answer] = PLAIN | {
         "/metrics": (200, {}, f"process_start_time_seconds {text}\n".encode())

@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from tokenwatt_site.canonical import JsonValue, clean_text
-from tokenwatt_site.errors import EngineError, Problem
+from tokenwatt_site.errors import EngineError, InputError, Problem
+from tokenwatt_site.measure import prometheus
 from tokenwatt_site.measure.clock import utc_text
 from tokenwatt_site.measure.control import MAX_BYTES, Answer, request, require_address
 from tokenwatt_site.measure.stream import EventSplitter, StreamParser, StreamSummary, error_text
@@ -23,6 +24,7 @@ from tokenwatt_site.run import SIMULATED_ENGINE
 from tokenwatt_site.spec import API_PATHS, Api, Spec
 
 _DEADLINE_S = 10.0
+_METRICS_DEADLINE_S = 0.9  # asked once a second
 _BYTES_PER_TOKEN = 2 << 10  # an event with usage and timings has below 1 KiB
 
 
@@ -59,6 +61,19 @@ def request_body(
     else:
         asked["prompt"] = prompt if isinstance(prompt, str) else list(prompt)
     return json.dumps(asked, separators=(",", ":")).encode()
+
+
+def metrics(url: str, api_key_variable: str | None = None) -> bytes | None:
+    """Return what the engine at `url` says at /metrics; None: nothing in time, or nothing there."""
+    try:
+        answer = request(
+            f"{url}/metrics",
+            deadline_s=_METRICS_DEADLINE_S,
+            api_key_variable=api_key_variable,
+        )
+    except EngineError:
+        return None
+    return answer.body if answer.status == 200 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,11 +375,11 @@ def _llama_build(build_info: JsonValue) -> tuple[str | None, str | None]:
 
 
 def _process_start(answer: Answer) -> str | None:
-    match = re.search(rb"^process_start_time_seconds ([0-9.e+]+)$", answer.body, re.MULTILINE)
-    if match is None or answer.status != 200:
+    if answer.status != 200:
         return None
     try:
-        started = datetime.fromtimestamp(float(match[1]), UTC)
-    except (ValueError, OverflowError, OSError):
+        told = prometheus.parse(answer.body, source="the engine's metrics")
+        times = [s.value for s in told.samples("process_start_time_seconds") if s.value >= 0]
+        return utc_text(datetime.fromtimestamp(times[0], UTC)) if times else None
+    except (InputError, ValueError, OverflowError, OSError):
         return None
-    return utc_text(started)
