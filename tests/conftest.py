@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.nvml.fixtures import nvml_library, scripted  # noqa: F401 - for every test
+
 ROOT = Path(__file__).resolve().parent.parent
 
 # The same examples at every run; `make proof` looks further, from a seed of its own per slice.

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.measure.power.test_nvml import FakeNvml
 from tests.measure.stub_engine import StubEngine, as_json, serving
+from tests.support.nvml import eight_boards
+from tests.support.nvml.fixtures import Scripted
 from tests.support.runs import small_spec_dict
 from tokenwatt_site.commands import init as module
 from tokenwatt_site.commands.init import MAX_QUESTIONS, init, spec_yaml
@@ -45,10 +46,6 @@ def no_nvml() -> NvmlMeter:
     raise NvmlUnavailable("no library")
 
 
-def two_boards() -> NvmlMeter:
-    return NvmlMeter(FakeNvml())
-
-
 def written(tmp_path: Path, answers: Answers, **options: Any) -> Spec:
     with serving(StubEngine(get=VLLM)) as url:
         path = init(url, tmp_path / "new.spec.yaml", answers, options.get("nvml", no_nvml))
@@ -75,10 +72,11 @@ def test_enter_to_every_question_gives_a_valid_spec_that_says_what_is_not_record
     assert len(answers.asked) == MAX_QUESTIONS
 
 
-def test_what_nvml_tells_is_written_and_not_asked(tmp_path: Path) -> None:
+def test_what_nvml_tells_is_written_and_not_asked(tmp_path: Path, scripted: Scripted) -> None:
+    scripted(*eight_boards()[:2])
     answers = Answers()
 
-    spec = written(tmp_path, answers, nvml=two_boards)
+    spec = written(tmp_path, answers, nvml=NvmlMeter)
 
     accelerator = spec.setup.accelerator
     assert (accelerator.model, accelerator.count) == ("NVIDIA H200 SXM 141GB", 2)
@@ -125,11 +123,12 @@ def test_a_cpu_is_a_class_of_its_own(tmp_path: Path) -> None:
 
 
 def test_boards_here_are_not_those_of_an_engine_elsewhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scripted: Scripted
 ) -> None:
+    scripted(*eight_boards()[:2])
     monkeypatch.setattr(module, "_LOOPBACK", frozenset())
 
-    assert written(tmp_path, Answers(), nvml=two_boards).setup.power.sensor == "none"
+    assert written(tmp_path, Answers(), nvml=NvmlMeter).setup.power.sensor == "none"
 
 
 @pytest.mark.parametrize(

@@ -115,12 +115,23 @@ class Generation:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step: when, how many tokens it computes, and what it works on for the first time."""
+    """One step.
+
+    Attributes:
+        start_ns: when it begins.
+        end_ns: when it ends.
+        tokens: computed in it.
+        admitted: what it works on for the first time.
+        moving_ns: for how long of it memory moves at full rate.
+        computing_ns: for how long of it arithmetic runs at full rate.
+    """
 
     start_ns: int
     end_ns: int
     tokens: int
     admitted: tuple[Generation, ...]
+    moving_ns: int
+    computing_ns: int
 
 
 class Engine:
@@ -199,7 +210,8 @@ class Engine:
             read += before + tokens
             pairs += tokens * before + tokens * (tokens + 1) // 2
         self._end_ns = now_ns + self.roofline.step_ns(computed, read, pairs)
-        return Step(now_ns, self._end_ns, computed, admitted)
+        moving_ns, computing_ns = self.roofline.busy_ns(computed, read, pairs)
+        return Step(now_ns, self._end_ns, computed, admitted, moving_ns, computing_ns)
 
     def end(self) -> list[Generation]:
         """End the step; return those that got a token, in the order of admission."""

@@ -108,10 +108,15 @@ class Roofline:
             read: tokens whose KV is read: the contexts of its sequences, added up.
             pairs: over the computed tokens, the context that each attends to, added up.
         """
+        busy_ns = max(self.busy_ns(tokens, read, pairs))
+        return -(-(busy_ns + self.fixed_ns) * self.pace // _PACE_UNIT)
+
+    def busy_ns(self, tokens: int, read: int, pairs: int) -> tuple[int, int]:
+        """Return how long memory and arithmetic take, at full rate; arguments as of `step_ns`."""
         count = self.boards.count
         moved = self.weight_bytes + self.shape.kv_bytes_per_token * read
         flops = 2 * self.shape.parameters_read * tokens
         flops += self.shape.attention_flops_per_pair * pairs
         moving_ns = -(-moved * _SECOND // (self.boards.bandwidth_bytes_s * count))
         computing_ns = -(-flops * _SECOND // (self.boards.peak_flop_s * count))
-        return -(-(max(moving_ns, computing_ns) + self.fixed_ns) * self.pace // _PACE_UNIT)
+        return moving_ns, computing_ns
