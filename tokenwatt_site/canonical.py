@@ -93,13 +93,20 @@ def _open_regular(name: str, flags: int) -> int:
     return descriptor
 
 
-def load_json(data: bytes, *, source: str, limit: int = MAX_DOCUMENT_BYTES) -> JsonValue:
+def load_json(
+    data: bytes,
+    *,
+    source: str,
+    limit: int = MAX_DOCUMENT_BYTES,
+    constant: Callable[[str], JsonValue] | None = None,
+) -> JsonValue:
     """Parse JSON that every conforming reader understands in the same way.
 
     Args:
         data: the bytes as received.
         source: name of the file, for the error.
         limit: largest accepted size in bytes.
+        constant: what to put for NaN and Infinity in a file that others wrote; None: refuse them.
 
     Raises:
         InputError: naming the file and what is wrong.
@@ -110,7 +117,7 @@ def load_json(data: bytes, *, source: str, limit: int = MAX_DOCUMENT_BYTES) -> J
         value = json.loads(
             text,
             object_pairs_hook=_unique_pairs,
-            parse_constant=_refuse_constant,
+            parse_constant=constant or _refuse_constant,
             parse_int=_parse_int,
             parse_float=_parse_float,
         )

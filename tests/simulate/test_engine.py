@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tests.support import naive_engine
 from tokenwatt_site.errors import UsageError
 from tokenwatt_site.simulate.engine import Engine, Limits, Request, Step
+from tokenwatt_site.simulate.models import named
 from tokenwatt_site.simulate.roofline import Roofline, boards
-from tokenwatt_site.simulate.shape import named
 from tokenwatt_site.simulate.virtual import Timeline, play
 
 MS = 1_000_000
@@ -300,7 +300,7 @@ def test_the_same_seed_gives_the_same_times_and_another_seed_a_pace_of_its_own()
     limits = Limits(8, 64, 4096, 512)
 
     def times(seed: int | None) -> list[Timeline]:
-        prices = Roofline(PRICES.shape, PRICES.boards, seed=seed)
+        prices = Roofline(PRICES.model, PRICES.boards, seed=seed)
         return list(play(Engine(prices, limits), asked).values())
 
     assert times(1) == times(1)

@@ -6,8 +6,8 @@ import pytest
 
 from tokenwatt_site import accelerators
 from tokenwatt_site.errors import UsageError
+from tokenwatt_site.simulate.models import named
 from tokenwatt_site.simulate.roofline import FIXED_NS, Roofline, boards
-from tokenwatt_site.simulate.shape import named
 
 ONE = Roofline(named("llama-3.1-8b"), boards("NVIDIA H200", 1))
 
@@ -32,7 +32,7 @@ def test_two_boards_halve_what_is_not_fixed() -> None:
 def test_kv_has_what_weights_leave_of_nine_tenths_of_the_memory() -> None:
     left = 141 * 2**30 * 9 // 10 - 2 * 8_030_261_248
     assert ONE.kv_tokens == left // 131_072
-    assert replace(ONE, shape=named("llama-3.1-70b")).kv_tokens < 0
+    assert replace(ONE, model=named("llama-3.1-70b")).kv_tokens < 0
 
 
 def test_a_seed_draws_one_pace_for_all_steps_of_a_launch() -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tokenwatt_site.errors import EnvironmentProblem, Problem, UsageError
-from tokenwatt_site.simulate import roofline, shape
+from tokenwatt_site.simulate import models, roofline
 from tokenwatt_site.simulate.blocks import BLOCK_TOKENS
 from tokenwatt_site.simulate.engine import Engine, Limits
 from tokenwatt_site.simulate.roofline import Roofline
@@ -45,7 +45,7 @@ class Simulation:
     @property
     def lines(self) -> tuple[str, ...]:
         """What is simulated, in words."""
-        boards, model, limits = self.roofline.boards, self.roofline.shape, self.limits
+        boards, model, limits = self.roofline.boards, self.roofline.model, self.limits
         what = f"{model.name} in bf16 on {boards.count}x {boards.name}"
         sizes = f"batch {limits.max_batch}, {limits.token_budget} tokens a step"
         room = f"KV of {limits.kv_tokens} tokens, sequences up to {limits.max_model_len}"
@@ -76,7 +76,7 @@ def plan(asked: Asked) -> Simulation:
         UsageError: a name that is not known, with those that are; a model that does not fit; limits
             that do not go together.
     """
-    model = shape.named(asked.model)
+    model = models.named(asked.model)
     boards = roofline.boards(asked.accelerator, asked.count)
     if asked.memory_gib is not None:
         if asked.kv_tokens is not None:
@@ -105,16 +105,17 @@ def plan(asked: Asked) -> Simulation:
                 expected=f"{BLOCK_TOKENS} or more, which is one block",
             )
         )
+    longest = model.shape.max_context or kv_tokens
     limit = asked.max_model_len
     if limit is None:
-        limit = min(model.max_context, kv_tokens // BLOCK_TOKENS * BLOCK_TOKENS)
-    elif limit > model.max_context:
+        limit = min(longest, kv_tokens // BLOCK_TOKENS * BLOCK_TOKENS)
+    elif limit > longest:
         raise UsageError(
             Problem(
                 "is longer than the model takes",
                 field="--max-model-len",
                 found=str(limit),
-                expected=f"at most {model.max_context}",
+                expected=f"at most {longest}",
             )
         )
     return Simulation(

@@ -1,17 +1,39 @@
 """A model's own files as evidence: config.json, its sidecar, and what its tensors are stored as.
 
 JSONL. The first line holds the two documents as they were; every further line is one tensor:
-[name, dtype, [shape]], as the headers of the safetensors files tell them. Where only a config was
-there, there are no further lines.
+[name, dtype, [shape]], as the headers of the safetensors files tell them, ordered by name. Where
+only a config was there, there are no further lines.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
-from tokenwatt_site.canonical import JsonValue
+from tokenwatt_site.canonical import (
+    MAX_DOCUMENT_BYTES,
+    JsonValue,
+    canonical_bytes,
+    load_json,
+    sha256_hex,
+)
+from tokenwatt_site.errors import InputError, Problem
 
 MODEL_FORMAT = "tokenwatt/model/1"
+MAX_TENSORS = 500_000
+_MAX_TENSOR_LINE_BYTES = 4096
+_MAX_NAME = 300
+_MAX_DIMENSIONS = 8
+_MAX_VALUES = 2**48
+
+DTYPE_BITS: Final = {
+    **dict.fromkeys(("F64", "I64", "U64"), 64),
+    **dict.fromkeys(("F32", "I32", "U32"), 32),
+    **dict.fromkeys(("BF16", "F16", "I16", "U16"), 16),
+    **dict.fromkeys(("F8_E4M3", "F8_E5M2", "F8_E8M0", "I8", "U8", "BOOL"), 8),
+    "F4": 4,
+}
+"""Bits of a value of each type that headers of safetensors files name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +43,17 @@ class Tensor:
     name: str
     dtype: str
     shape: tuple[int, ...]
+
+    @property
+    def values(self) -> int:
+        values = 1
+        for size in self.shape:
+            values *= size
+        return values
+
+    @property
+    def bytes(self) -> float:
+        return self.values * DTYPE_BITS[self.dtype] / 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,3 +69,102 @@ class ModelDocument:
     config: JsonValue
     quantization: JsonValue | None = None
     tensors: tuple[Tensor, ...] = ()
+
+
+def tensor_of(name: JsonValue, dtype: JsonValue, shape: JsonValue, *, source: str) -> Tensor:
+    """Return a tensor that a file describes.
+
+    Raises:
+        InputError: a name, type or shape that no tensor has.
+    """
+    if not isinstance(name, str) or not 1 <= len(name) <= _MAX_NAME:
+        raise InputError(Problem("is no name of a tensor", file=source, found=repr(name)[:200]))
+
+    def refused(what: str, found: JsonValue, expected: str) -> InputError:
+        return InputError(
+            Problem(what, file=source, field=name, found=repr(found)[:200], expected=expected)
+        )
+
+    if not isinstance(dtype, str) or dtype not in DTYPE_BITS:
+        raise refused("has a type that is not known", dtype, f"one of {', '.join(DTYPE_BITS)}")
+    sizes: list[JsonValue] = shape if isinstance(shape, list) else [None]
+    whole = all(type(size) is int and 0 <= size < _MAX_VALUES for size in sizes)
+    if not whole or len(sizes) > _MAX_DIMENSIONS:
+        raise refused("has no shape", shape, f"up to {_MAX_DIMENSIONS} whole numbers")
+    tensor = Tensor(name, dtype, tuple(sizes))
+    if tensor.values >= _MAX_VALUES:
+        raise refused("is too large", shape, f"fewer than 2^{_MAX_VALUES.bit_length() - 1} values")
+    return tensor
+
+
+def encode_model(document: ModelDocument) -> bytes:
+    """Return the uncompressed evidence bytes of a model's files.
+
+    Raises:
+        InputError: a value in them has no canonical form.
+    """
+    header = {
+        "format": MODEL_FORMAT,
+        "config": document.config,
+        "quantization": document.quantization,
+    }
+    lines = [canonical_bytes(header), *map(canonical_bytes, _rows(document))]
+    return b"".join(line + b"\n" for line in lines)
+
+
+def decode_model(data: bytes, *, source: str) -> ModelDocument:
+    """Read what `encode_model` wrote.
+
+    Raises:
+        InputError: another format, no tensor where one should be, or names out of order.
+    """
+    if not data.endswith(b"\n"):
+        raise InputError(Problem("the last line is cut", file=source))
+    if (count := data.count(b"\n")) > MAX_TENSORS + 1:
+        raise InputError(
+            Problem(
+                "has too many lines", file=source, found=f"{count:,}", expected=f"{MAX_TENSORS:,}"
+            )
+        )
+    first, *lines = data[:-1].split(b"\n")
+    header = load_json(first, source=f"{source}:1", limit=MAX_DOCUMENT_BYTES)
+    keys = {"format", "config", "quantization"}
+    if not isinstance(header, dict) or header.keys() != keys or header["format"] != MODEL_FORMAT:
+        raise InputError(
+            Problem(
+                "is no header of a model's files",
+                file=source,
+                line=1,
+                found=repr(header)[:200],
+                expected=f"{MODEL_FORMAT} with config and quantization",
+            )
+        )
+    tensors: list[Tensor] = []
+    for number, line in enumerate(lines, start=2):
+        where = f"{source}:{number}"
+        row = load_json(line, source=where, limit=_MAX_TENSOR_LINE_BYTES)
+        if not isinstance(row, list) or len(row) != 3:
+            raise InputError(Problem("is no [name, type, shape]", file=source, line=number))
+        tensor = tensor_of(*row, source=where)
+        if tensors and tensor.name <= tensors[-1].name:
+            raise InputError(
+                Problem(
+                    "is not after the name before it", file=source, line=number, found=tensor.name
+                )
+            )
+        tensors.append(tensor)
+    return ModelDocument(header["config"], header["quantization"], tuple(tensors))
+
+
+def headers_digest(document: ModelDocument) -> str | None:
+    """Return "sha256:" and the digest of all tensors, by which a model is known; None: no headers.
+
+    Digested are the canonical bytes of the list of [name, dtype, shape], ordered by name: how the
+    tensors are spread over files does not matter, nor what is in them.
+    """
+    rows = _rows(document)
+    return f"sha256:{sha256_hex(canonical_bytes(rows))}" if rows else None
+
+
+def _rows(document: ModelDocument) -> list[JsonValue]:
+    return [[t.name, t.dtype, list(t.shape)] for t in document.tensors]

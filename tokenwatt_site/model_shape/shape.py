@@ -96,7 +96,11 @@ class ModelShape:
 
     @property
     def active(self) -> int:
-        """Parameters that one token is multiplied with: all but the embedding and idle experts."""
+        """Parameters that one token is multiplied with: all but the embedding and idle experts.
+
+        Model cards differ: that of gpt-oss-120b (5.13e9) counts in this way, that of DeepSeek-V3
+        (37.55e9) adds the embedding.
+        """
         routed = sum(e.layers * e.per_token * e.parameters for e in self.experts)
         return self.head + self.dense + routed
 

@@ -1,8 +1,9 @@
 """How long a step takes: the roofline of named boards under a named model.
 
-step = max(bytes / bandwidth, flops / peak) + a fixed time. Bytes: the weights once, and the KV of
-every sequence in the step once. Flops: 2 per parameter and token, and attention. Several boards
-share both without loss (ideal tensor parallelism); nothing overlaps with the fixed time.
+step = max(bytes / bandwidth, flops / peak) + a fixed time. Bytes: the weights once, of experts as
+many as the step's tokens are expected to choose, and the KV of every sequence in the step once.
+Flops: 2 per parameter and token, and attention. Several boards share both without loss (ideal
+tensor parallelism); nothing overlaps with the fixed time.
 """
 
 from __future__ import annotations
@@ -14,10 +15,13 @@ from functools import cached_property
 
 from tokenwatt_site import accelerators
 from tokenwatt_site.errors import Problem, UsageError
-from tokenwatt_site.simulate.shape import BYTES_PER_VALUE, Shape
+from tokenwatt_site.simulate.models import SimulatedModel
 
 FIXED_NS = 1_000_000
 """Scheduling, launches and sampling of a step; our assumption, none of a data sheet."""
+
+KV_VALUE_BYTES = 2
+"""Of a KV value: bf16."""
 
 KV_SHARE = 0.9
 """The share of the memory that weights and KV may fill."""
@@ -66,13 +70,13 @@ def boards(name: str, count: int) -> Boards:
 
 @dataclass(frozen=True)
 class Roofline:
-    """Prices of a step of `shape` on `boards`.
+    """Prices of a step of `model` on `boards`.
 
     `seed` draws the pace of this launch, by which every step is longer or shorter: launches of one
     engine differ by about 1%. None is a pace of 1.
     """
 
-    shape: Shape
+    model: SimulatedModel
     boards: Boards
     fixed_ns: int = FIXED_NS
     seed: int | None = None
@@ -86,19 +90,44 @@ class Roofline:
         return round(_PACE_UNIT * math.exp(drawn))
 
     @cached_property
-    def weight_bytes(self) -> int:
-        return self.shape.parameters_read * BYTES_PER_VALUE
+    def _dense_bytes(self) -> int:
+        return round(self.model.stored.head + self.model.stored.dense)
+
+    @cached_property
+    def _kv_token_bytes(self) -> int:
+        return KV_VALUE_BYTES * sum(a.layers * a.kv_values for a in self.model.shape.attention)
+
+    @cached_property
+    def _flops(self) -> tuple[int, int]:
+        """Flops of a token, and of one over one token of its context."""
+        shape = self.model.shape
+        return 2 * shape.active, sum(a.layers * a.flops_per_pair for a in shape.attention)
+
+    @cached_property
+    def _all_bytes(self) -> int:
+        return round(self.model.stored.total(self.model.shape))
 
     @property
     def weights_gib(self) -> float:
-        return self.shape.parameters * BYTES_PER_VALUE / 2**30
+        return self._all_bytes / 2**30
+
+    def weight_bytes(self, tokens: int) -> int:
+        """Return the bytes of weights that a step over `tokens` reads.
+
+        Of E experts of a layer, of which a token takes k, T independent tokens are expected to take
+        E (1 - (1 - k/E)^T) distinct ones.
+        """
+        routed = 0.0
+        for group, each in zip(self.model.shape.experts, self.model.stored.expert, strict=True):
+            idle = (1 - group.per_token / group.experts) ** tokens
+            routed += group.layers * group.experts * (1 - idle) * each
+        return self._dense_bytes + round(routed)
 
     @property
     def kv_tokens(self) -> int:
         """Tokens whose KV fits beside the weights; 0 or less where the weights do not fit."""
         memory = math.floor(self.boards.count * self.boards.memory_bytes * KV_SHARE)
-        left = memory - self.shape.parameters * BYTES_PER_VALUE
-        return left // self.shape.kv_bytes_per_token
+        return (memory - self._all_bytes) // self._kv_token_bytes
 
     def step_ns(self, tokens: int, read: int, pairs: int) -> int:
         """Return how long a step takes, rounded up to whole ns.
@@ -114,9 +143,9 @@ class Roofline:
     def busy_ns(self, tokens: int, read: int, pairs: int) -> tuple[int, int]:
         """Return how long memory and arithmetic take, at full rate; arguments as of `step_ns`."""
         count = self.boards.count
-        moved = self.weight_bytes + self.shape.kv_bytes_per_token * read
-        flops = 2 * self.shape.parameters_read * tokens
-        flops += self.shape.attention_flops_per_pair * pairs
+        flops_a_token, flops_a_pair = self._flops
+        moved = self.weight_bytes(tokens) + self._kv_token_bytes * read
+        flops = flops_a_token * tokens + flops_a_pair * pairs
         moving_ns = -(-moved * _SECOND // (self.boards.bandwidth_bytes_s * count))
         computing_ns = -(-flops * _SECOND // (self.boards.peak_flop_s * count))
         return moving_ns, computing_ns
