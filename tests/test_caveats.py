@@ -66,10 +66,38 @@ def test_short_windows_are_said_with_their_length(window_s, scored, short):
     assert ("Long windows" in said(spec, (repeat(window_s=window_s),))) == short
 
 
-def test_board_power_does_not_cover_the_node():
-    gpu = small_spec(setup__power={"sensor": "nvml", "scope": "gpu", "rate_hz": 1})
-    assert "Whole-node power" in said(gpu)
+def of_the_node(sensor, scope, metrics=()):
+    source = small_spec(setup__power={"sensor": sensor, "scope": scope, "rate_hz": 1})
+    return said(source, metrics=metrics).get("Whole-node power")
+
+
+@pytest.mark.parametrize(
+    ("sensor", "scope", "words"),
+    [
+        ("nvml", "gpu", "Board power only"),
+        ("nvml", "module", "Module power only"),
+        ("rapl", "cpu", "Processor packages only"),
+    ],
+)
+def test_b9_what_the_source_of_power_leaves_out_is_said_by_its_scope(sensor, scope, words):
+    why = of_the_node(sensor, scope)
+    assert why.startswith(words)
+    assert why.endswith("No instrument of the host was asked for.")
+
+
+def test_a_run_without_power_says_nothing_of_the_node():
     assert "Whole-node power" not in said(small_spec())
+
+
+def test_a_host_that_was_read_stands_beside_and_one_that_was_not_has_its_own_reason():
+    read = MetricClaim(key="host_power", label="Host power", value=1500.0, repeats=(1500.0,))
+    assert of_the_node("nvml", "gpu", (read,)).endswith(
+        "Host power stands beside it, and in no number per token."
+    )
+    failed = MetricClaim(
+        key="host_power", label="Host power", value=None, repeats=(), reason="it answers 401"
+    )
+    assert of_the_node("nvml", "gpu", (failed,)).endswith("fans or PSU losses.")
 
 
 def test_fewer_than_three_launches_leave_their_spread_uncovered():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.support.runs import HELD, RunBuilder, conversation_spec, small_spec, spec_in_mode
 from tests.test_goodput import record
-from tokenwatt_site.claims import Evidence, derive
+from tokenwatt_site.claims import derive
 from tokenwatt_site.journal import Entry
 from tokenwatt_site.power_log import Board, PowerLog, PowerSample
 from tokenwatt_site.records import Status
@@ -24,7 +24,8 @@ def evidence_of(builder, edit=lambda records: records, power=None):
         Entry(seq=i, at=f"2026-01-01T00:00:{i:02}Z", event=event, prev="0" * 64, data=data)
         for i, (event, data) in enumerate(builder.journal_plan())
     )
-    return Evidence(lines, tuple(edit(builder.requests())), power, builder.trace)
+    evidence = builder.evidence(lines, edit(builder.requests()))
+    return evidence if power is None else replace(evidence, power=power)
 
 
 def cached_claims(cached):
@@ -239,7 +240,7 @@ def powered(builder, watts, counter=True):
         "nvml",
         "gpu",
         10**9,
-        10**9,
+        None,
         tuple(Board(uuid=f"GPU-{i}", name="Test board", limit_mw=700_000) for i in range(2)),
         tuple(
             PowerSample(

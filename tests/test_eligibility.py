@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from tests.support.runs import RunBuilder, a_key, keyring_of, small_spec, spec_in_mode
+from tests.support.runs import (
+    RunBuilder,
+    a_key,
+    gpu_spec,
+    keyring_of,
+    played_power,
+    small_spec,
+    spec_in_mode,
+)
 from tokenwatt_site.configuration import Configuration, group
 from tokenwatt_site.eligibility import reasons
 from tokenwatt_site.trust.keyring import Keyring
@@ -63,6 +71,27 @@ def test_quick_mode_does_not_rank_and_the_reason_names_it(tmp_path: Path) -> Non
 def test_an_unknown_key_is_named(tmp_path: Path) -> None:
     subject = configuration(tmp_path, RunBuilder())
     assert subject.headline.keyid in text(subject, "key")
+
+
+def test_b8_a_number_that_physics_forbids_bars_with_its_reason(tmp_path: Path) -> None:
+    builder = RunBuilder(spec=gpu_spec(), idle_s=12)
+    hot = replace(builder, power=played_power(builder, load_mw=500_000))
+    subject = configuration(tmp_path / "hot", hot)
+    assert text(subject, "physics") == (
+        "Tokens per joule is INVALID: repeat 1: board 0 (Toy GPU): drew 1.25 x its power limit on"
+        " average"
+    )
+    warm = replace(builder, power=played_power(builder, load_mw=440_000))
+    assert "physics" not in codes(configuration(tmp_path / "warm", warm))
+
+
+def test_b1_energy_that_is_not_reconciled_is_marked_and_does_not_bar(tmp_path: Path) -> None:
+    builder = RunBuilder(spec=gpu_spec())
+    power = played_power(builder)
+    half = tuple(replace(s, power_mw=(s.power_mw or 0) // 2) for s in power.samples)
+    subject = configuration(tmp_path, replace(builder, power=replace(power, samples=half)))
+    assert {o.level for o in subject.claims.outcomes} == {"not reconciled"}
+    assert "physics" not in codes(subject)
 
 
 def test_an_interrupted_run_does_not_rank(tmp_path: Path) -> None:

@@ -53,6 +53,8 @@ def document(**changes: Any) -> dict[str, Any]:
                 }
             ],
             "distributions": [],
+            "boards": [],
+            "outcomes": [],
             "not_covered": [],
         },
         "evidence": [],

@@ -3,12 +3,15 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.support.runs import HELD, RunBuilder, small_spec
 from tests.test_claims import evidence_of
+from tests.test_goodput import record
 from tokenwatt_site.errors import InputError
 from tokenwatt_site.records import Status
-from tokenwatt_site.trials import Told, read_trials
+from tokenwatt_site.trials import Told, prompt_tokens_in_window, read_trials
 
 SPEC = small_spec()
 BUILDER = RunBuilder(spec=SPEC, rates_urps=(500_000,))
@@ -140,3 +143,22 @@ def test_what_is_told_of_the_client_is_the_repeat_that_held_least():
     assert with_launch(repeat=1, self_test=more.to_json()).self_test == more
     with pytest.raises(InputError, match="no launch"):
         Told.by(evidence.journal[:1])
+
+
+answers = st.tuples(
+    st.none() | st.integers(0, 100), st.integers(0, 50), st.none() | st.integers(0, 9)
+)
+
+
+@given(st.lists(answers, max_size=10), st.integers(0, 60), st.integers(0, 60))
+def test_prompt_tokens_count_where_their_answer_began(rows, start, length):
+    records = [
+        record(
+            first_ns=first, last_ns=None if first is None else first + span, prompt_tokens=prompt
+        )
+        for first, span, prompt in rows
+    ]
+    naive = sum(
+        (prompt or 0) * (first in range(start, start + length + 1)) for first, _, prompt in rows
+    )
+    assert prompt_tokens_in_window(records, start, start + length) == naive

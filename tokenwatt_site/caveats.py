@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from tokenwatt_site.canonical import JsonValue
-from tokenwatt_site.energy import WindowEnergy
 from tokenwatt_site.journal import Entry
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.prompts import Prompts, Words, prompts_of
 from tokenwatt_site.records import Status
 from tokenwatt_site.run import MetricClaim, NotCovered, RepeatClaim, SelfTest
-from tokenwatt_site.spec import MIN_SCORED, MIN_WINDOW_S, NOT_RECORDED, Spec
+from tokenwatt_site.spec import MIN_SCORED, MIN_WINDOW_S, NOT_RECORDED, PowerScope, Spec
 from tokenwatt_site.trace import Trace
 from tokenwatt_site.trials import Told, Trial
 from tokenwatt_site.validity import fill_ns
@@ -43,12 +43,6 @@ def circumstances(
         *_of_trace(spec, trace, tuple(drawn)),
     )
     return tuple(NotCovered(what=what, why=why) for what, why in told)
-
-
-def energy_notes(energies: Sequence[WindowEnergy]) -> tuple[NotCovered, ...]:
-    """Return what the instruments said against each other or against their limits."""
-    notes = dict.fromkeys(note for energy in energies for note in energy.notes)
-    return tuple(NotCovered(what="Exact energy", why=note) for note in notes)
 
 
 def _of_engine(spec: Spec, launches: Sequence[dict[str, JsonValue]]) -> Iterator[tuple[str, str]]:
@@ -257,8 +251,7 @@ def _all(
                 " needs 3. Another launch may differ by more than the digits shown suggest."
             ),
         )
-    if setup.power.scope == "gpu":
-        yield "Whole-node power", "Board power only: no CPU, memory, NICs, fans or PSU losses."
+    yield from _whole_node(spec, metrics)
     yield (
         f"Context lengths beyond the {setup.workload.name} workload",
         (
@@ -276,6 +269,27 @@ def _all(
     )
     if fields := not_recorded(setup.to_json()):
         yield "Setup fields that were not recorded", ", ".join(fields)
+
+
+_LEFT_OUT: Mapping[PowerScope, str] = MappingProxyType(
+    {
+        "gpu": "Board power only: no CPU, memory, NICs, fans or PSU losses.",
+        "module": "Module power only: boards with the processor and memory beside each; no NICs,"
+        " fans or PSU losses.",
+        "cpu": "Processor packages only: no memory beside them, NICs, disks, fans or PSU losses.",
+    }
+)
+
+
+def _whole_node(spec: Spec, metrics: Sequence[MetricClaim]) -> Iterator[tuple[str, str]]:
+    if (why := _LEFT_OUT.get(spec.setup.power.scope)) is None:
+        return
+    host = next((metric for metric in metrics if metric.key == "host_power"), None)
+    if host is None:
+        why += " No instrument of the host was asked for."
+    elif host.value is not None:
+        why += " Host power stands beside it, and in no number per token."
+    yield "Whole-node power", why
 
 
 def _drawn(spec: Spec) -> str:

@@ -6,11 +6,11 @@ another language come to the same numbers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tokenwatt_site.bandwidth_claims import bandwidth_claims
-from tokenwatt_site.caveats import caveats, circumstances, energy_notes
-from tokenwatt_site.energy_claims import energy_claims, trial_energy
+from tokenwatt_site.caveats import caveats, circumstances
+from tokenwatt_site.energy_claims import energy_claims, idle_of, trial_energy
 from tokenwatt_site.goodput import (
     at_quantile,
     boundary_urps,
@@ -20,8 +20,10 @@ from tokenwatt_site.goodput import (
     quantile,
     sorted_values,
 )
+from tokenwatt_site.idle import Idle
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.pooled import absent, pooled
+from tokenwatt_site.power_caveats import power_caveats
 from tokenwatt_site.records import Status
 from tokenwatt_site.run import (
     Claims,
@@ -46,7 +48,8 @@ def derive(spec: Spec, evidence: Evidence) -> Claims:
         SpecError: the workload of the spec is not one that the generator can draw.
     """
     trials = read_trials(spec, evidence)
-    claimed = tuple(_trial_claim(spec, evidence, trial) for trial in trials)
+    idles = idle_of(spec, evidence)
+    claimed = tuple(_trial_claim(spec, evidence, trial, idles) for trial in trials)
     repeats, tops = _repeats(spec, trials, claimed)
     energy = energy_claims(spec, evidence, tops)
     traffic = bandwidth_claims(spec, evidence, tops, energy.energies)
@@ -70,16 +73,18 @@ def derive(spec: Spec, evidence: Evidence) -> Claims:
         not_covered=(
             *caveats(spec, repeats, metrics),
             *circumstances(spec, evidence.journal, trials, evidence.trace),
-            *energy_notes(energy.energies),
+            *power_caveats(evidence, energy.energies),
         ),
     )
 
 
-def _trial_claim(spec: Spec, evidence: Evidence, trial: Trial) -> TrialClaim:
+def _trial_claim(
+    spec: Spec, evidence: Evidence, trial: Trial, idles: Mapping[int, Idle]
+) -> TrialClaim:
     outcome, reason = verdict(spec, trial)
     lags, uncertainty_ns = [lag_ns(r) for r in trial.records], stamp_ns(trial)
     start, end = trial.window_ns
-    energy = None if trial.stopped_early else trial_energy(spec, evidence, trial)
+    energy = None if trial.stopped_early else trial_energy(spec, evidence, trial, idles)
     delivered = None if trial.stopped_early else tokens_in_window(trial.records, start, end)
     return TrialClaim(
         repeat=trial.repeat,

@@ -8,9 +8,19 @@ from typing import Literal, TypeAlias
 
 from tokenwatt_site.caveats import not_recorded
 from tokenwatt_site.configuration import Configuration
+from tokenwatt_site.metrics import METRICS
 
 Code: TypeAlias = Literal[
-    "simulated", "interrupted", "mode", "key", "slo", "accuracy", "launches", "long-run", "setup"
+    "simulated",
+    "interrupted",
+    "mode",
+    "key",
+    "physics",
+    "slo",
+    "accuracy",
+    "launches",
+    "long-run",
+    "setup",
 ]
 
 MIN_LAUNCHES = 3
@@ -43,6 +53,9 @@ def _all(configuration: Configuration) -> Iterator[tuple[Code, str]]:
         yield "mode", f"{mode} mode; only full mode ranks"
     if headline.key_state != "known":
         yield "key", f"the signing key {headline.keyid} is not registered"
+    for outcome in claims.outcomes:
+        if outcome.level == "INVALID":
+            yield "physics", f"{METRICS[outcome.key].label} is INVALID: {outcome.text}"
     if not claims.slo_met:
         yield "slo", "the SLO was not met at any rate in every repeat"
     yield from _accuracy(configuration)

@@ -166,8 +166,9 @@ _ALL = (
         "lower",
         "geometric",
         3,
-        "Energy of the boards in the window / prompt and output tokens of the same window. Not"
-        " additive with the energy per output token: both divide the whole energy.",
+        "Energy of the boards in the window / prompt and output tokens of the same window, prompt"
+        " tokens where their answer began. Not additive with the energy per output token: both"
+        " divide the whole energy.",
     ),
     Metric(
         "joules_per_slo_token",
@@ -176,8 +177,8 @@ _ALL = (
         "lower",
         "geometric",
         2,
-        "Energy of the boards in the window / output tokens of the requests that meet every"
-        " objective.",
+        "Energy of the boards in the window / output tokens delivered in it to requests that meet"
+        " every objective.",
     ),
     Metric(
         "board_power",

@@ -5,8 +5,9 @@ A board is whatever the instrument tells apart: a GPU, a module, a processor pac
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
@@ -111,7 +112,7 @@ class _PowerHeader(Model):
     spans: tuple[DramSpan, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PowerLog:
     """All that one instrument read in a run.
 
@@ -133,9 +134,17 @@ class PowerLog:
     samples: tuple[PowerSample, ...]
     spans: tuple[DramSpan, ...] = ()
 
-    def of_board(self, board: int) -> tuple[PowerSample, ...]:
+    def of_board(self, board: int) -> Sequence[PowerSample]:
         """Return the samples of one board, in order of time."""
-        return tuple(sample for sample in self.samples if sample.board == board)
+        return self._by_board[board]
+
+    @cached_property
+    def _by_board(self) -> tuple[list[PowerSample], ...]:
+        # Asked for once per board and window.
+        found: tuple[list[PowerSample], ...] = tuple([] for _ in self.boards)
+        for sample in self.samples:
+            found[sample.board].append(sample)
+        return found
 
 
 _COLUMNS = (

@@ -164,6 +164,7 @@ class Claims(Model):
         told = [number for metric in metrics for number in metric]
         told += [objective.value_ms for trial in self.trials for objective in trial.objectives]
         told += [number for found in self.distributions for number in found.values_ms]
+        told += [number for b in self.boards for number in (b.energy_j, b.mean_power_w)]
         return sum(number is not None for number in told)
 
     def metric(self, key: str) -> MetricClaim:

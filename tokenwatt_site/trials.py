@@ -291,6 +291,15 @@ def tokens_in_window(records: Sequence[RequestRecord], start_ns: int, end_ns: in
     return math.fsum(parts)
 
 
+def prompt_tokens_in_window(records: Sequence[RequestRecord], start_ns: int, end_ns: int) -> int:
+    """Return the prompt tokens that were done with in [start_ns, end_ns]: whose answer began."""
+    return sum(
+        r.prompt_tokens or 0
+        for r in records
+        if r.first_ns is not None and start_ns <= r.first_ns <= end_ns
+    )
+
+
 def _key(line: Entry) -> tuple[int, int]:
     return _integer(line, "repeat"), _integer(line, "trial")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -14,10 +14,12 @@ from typing import Any, Literal
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tokenwatt_site.claims import Evidence, derive
+from tokenwatt_site.engine_log import EngineLog, EngineSample, encode_engine
 from tokenwatt_site.evidence import store
 from tokenwatt_site.goodput import decide, judge
-from tokenwatt_site.journal import Event, Journal
+from tokenwatt_site.journal import Entry, Event, Journal
 from tokenwatt_site.lengths import Conversation
+from tokenwatt_site.model_shape.document import ModelDocument, encode_model
 from tokenwatt_site.power_log import Board, PowerLog, PowerSample, encode_power
 from tokenwatt_site.prompts import COMMON_WORDS, SEED_RULE, Ids, Prompts, Words, common_words
 from tokenwatt_site.records import RequestRecord, Status, encode_requests
@@ -251,6 +253,9 @@ class RunBuilder:
     own toy engine, whose step time is multiplied by the repeat's entry of `spread`. The `edit_*`
     functions change what is written after the claims were derived, before it is signed: a
     publisher who lies.
+
+    With `idle_s` the journal tells of so many seconds without load, before and after the trials of
+    each repeat. `beside`, `counters` and `model` become evidence as `power` does.
     """
 
     spec: Spec = field(default_factory=small_spec)
@@ -260,6 +265,12 @@ class RunBuilder:
     rates_urps: tuple[int, ...] = ()
     spread: tuple[float, ...] = (1.0, 1.01, 0.99, 1.005, 0.995)
     power: PowerLog | None = None
+    idle_s: int = 0
+    beside: tuple[PowerLog, ...] = ()
+    unread: Mapping[str, str] = field(default_factory=dict)
+    """Why an instrument beside the power was not read, by its sensor."""
+    counters: EngineLog | None = None
+    model: ModelDocument | None = None
     trace: Trace | None = None
     self_test: SelfTest = HELD
     key: Ed25519PrivateKey = field(default_factory=a_key)
@@ -275,7 +286,7 @@ class RunBuilder:
         requests, plan = self.requests(), self.journal_plan()
         journal = self._journal(folder, plan)
         lines = tuple(journal.lines)
-        claims = derive(self.spec, Evidence(lines, tuple(requests), self.power, self.trace))
+        claims = derive(self.spec, self.evidence(lines, requests))
         if self.edit_requests:
             requests = self.edit_requests(requests)
         if self.edit_journal:
@@ -287,10 +298,7 @@ class RunBuilder:
             store(evidence, "journal", journal_file.read_bytes()),
         ]
         journal_file.unlink()
-        if self.power:
-            files.append(store(evidence, "power", encode_power(self.power)))
-        if self.trace:
-            files.append(store(evidence, "trace", self.trace.data))
+        files += [store(evidence, role, data) for role, data in self._readings()]
         run = Run(
             run_schema="tokenwatt/run/1",
             simulated=self.simulated,
@@ -306,6 +314,30 @@ class RunBuilder:
         if self.edit_document:
             self.edit_document(document)
         return write_signed(folder / name, document, self.key)
+
+    def _readings(self) -> Iterator[tuple[str, bytes]]:
+        if self.power:
+            yield "power", encode_power(self.power)
+        for number, log in enumerate(self.beside, start=1):
+            yield f"power-beside-{number}", encode_power(log)
+        if self.counters:
+            yield "engine", encode_engine(self.counters)
+        if self.model:
+            yield "model", encode_model(self.model)
+        if self.trace:
+            yield "trace", self.trace.data
+
+    def evidence(self, journal: Sequence[Entry], requests: Sequence[RequestRecord]) -> Evidence:
+        """Return what is derived from."""
+        return Evidence(
+            tuple(journal),
+            tuple(requests),
+            self.power,
+            self.trace,
+            self.beside,
+            self.counters,
+            self.model,
+        )
 
     def requests(self) -> list[RequestRecord]:
         """Return the records of every trial, in order."""
@@ -326,12 +358,17 @@ class RunBuilder:
                     "seed_rule": SEED_RULE,
                     "nonce": "00" * 32,
                     "power_reason": "the machine of this test has no power sensor",
+                    "instruments": [
+                        {"sensor": i.sensor, "reason": self.unread.get(i.sensor)}
+                        for i in self.spec.instruments
+                    ],
                 },
             )
         ]
         trials = self._trials()
         for repeat in self._repeats:
             plan.append(("launch", self._launch(repeat)))
+            plan += self._idle(repeat, "before")
             realisation = self._realisation(repeat)
             for trial, rate in [(t, rate) for r, t, rate in trials if r == repeat]:
                 number = {"repeat": repeat, "trial": trial}
@@ -349,9 +386,35 @@ class RunBuilder:
                 }
                 plan.append(("trial_start", {**number, **start}))
                 plan.append(("trial_end", {**number, **end}))
+            plan += self._idle(repeat, "after")
             plan.append(("repeat_end", {"repeat": repeat}))
         plan.append(("close" if self.status == "complete" else "interrupted", {}))
         return plan
+
+    def _idle(self, repeat: int, when: str) -> JournalPlan:
+        if not self.idle_s:
+            return []
+        start_ns, end_ns = self.idle_span(repeat, when)
+        return [("idle", {"repeat": repeat, "when": when, "start_ns": start_ns, "end_ns": end_ns})]
+
+    def idle_span(self, repeat: int, when: str) -> tuple[int, int]:
+        """Return where `idle_s` seconds fit 100 s before the first trial, or after the last."""
+        own = [(trial, rate) for r, trial, rate in self._trials() if r == repeat]
+        start_ns = own[0][0] * 10**12 - 100 * 10**9
+        if when == "after":
+            start_ns = own[-1][0] * 10**12 + 10 * 10**9
+            start_ns += max(r.end_ns for r in self._offer(repeat, *own[-1]))
+        return start_ns, start_ns + self.idle_s * 10**9
+
+    def loads(self) -> list[tuple[int, int]]:
+        """Return from when to when there was load: the trials, on the clock of their epochs."""
+        return [
+            (
+                trial * 10**12,
+                trial * 10**12 + max(r.end_ns for r in self._offer(repeat, trial, rate)),
+            )
+            for repeat, trial, rate in self._trials()
+        ]
 
     def _launch(self, repeat: int) -> dict[str, Any]:
         return {
@@ -451,7 +514,7 @@ def gpu_spec(**changes: Any) -> Spec:
         "power_limit_w": 400.0,
     }
     power = {"sensor": "nvml", "scope": "gpu", "rate_hz": 1.0}
-    return small_spec(setup__accelerator=board, setup__power=power, **changes)
+    return small_spec(**{"setup__accelerator": board, "setup__power": power, **changes})
 
 
 def a_trace(rows: int = 400, *, every_ns: int = 500_000_000, bursts: int = 4) -> Trace:
@@ -518,6 +581,83 @@ def steady_power(seconds: int, *, boards: int = 2, power_mw: int = 300_000) -> P
             for board in range(boards)
         ),
     )
+
+
+def played_power(
+    builder: RunBuilder,
+    *,
+    load_mw: int = 300_000,
+    idle_mw: int = 100_000,
+    boards: int = 2,
+    **changes: Any,
+) -> PowerLog:
+    """Return one sample a second of boards that draw `load_mw` in trials and `idle_mw` between.
+
+    The counter is the exact integral; the watts are those of the moment. `changes` are of the log.
+    """
+    loads = builder.loads()
+    end_s = loads[-1][1] // 10**9 + builder.idle_s + 30
+    samples, counter_mj = [], 0.0
+    for second in range(loads[0][0] // 10**9 - 110, end_s):
+        at_ns = second * 10**9
+        inside = sum(max(0, min(b, at_ns) - max(a, at_ns - 10**9)) for a, b in loads)
+        counter_mj += idle_mw + (load_mw - idle_mw) * inside / 1e9
+        power_mw = load_mw if any(a <= at_ns < b for a, b in loads) else idle_mw
+        samples += [PowerSample(at_ns, n, power_mw, round(counter_mj)) for n in range(boards)]
+    log = PowerLog(
+        sensor="nvml",
+        scope="gpu",
+        period_ns=10**9,
+        averaging_ns=None,
+        boards=steady_power(0, boards=boards).boards,
+        samples=tuple(samples),
+    )
+    return replace(log, **changes)
+
+
+def host_power(builder: RunBuilder, *, power_mw: int = 1_500_000, **changes: Any) -> PowerLog:
+    """Return what a management controller tells of a host, once a second; it has no counter."""
+    played = played_power(builder, load_mw=power_mw, idle_mw=power_mw // 2, boards=1)
+    log = replace(
+        played,
+        sensor="redfish",
+        scope="host",
+        boards=(Board(uuid="chassis-1", name="Toy host"),),
+        samples=tuple(replace(sample, energy_mj=None) for sample in played.samples),
+    )
+    return replace(log, **changes)
+
+
+def processor_power(builder: RunBuilder, *, power_mw: int = 200_000) -> PowerLog:
+    """Return what the counters of two processor packages tell, once a second."""
+    played = played_power(builder, load_mw=power_mw, idle_mw=power_mw // 2)
+    return replace(
+        played,
+        sensor="rapl",
+        scope="cpu",
+        boards=tuple(Board(uuid=f"package-{n}", name="Toy package") for n in range(2)),
+        samples=tuple(replace(sample, power_mw=None) for sample in played.samples),
+    )
+
+
+def played_counters(builder: RunBuilder, *, steps_per_s: int = 20) -> EngineLog:
+    """Return an engine's counters once a second in every trial; they start again at each launch."""
+    samples: list[EngineSample] = []
+    for (repeat, _, _), (start_ns, end_ns) in zip(builder._trials(), builder.loads(), strict=True):
+        launched_ns = min(trial * 10**12 for r, trial, _ in builder._trials() if r == repeat)
+        for at_ns in range(start_ns, end_ns + 10**9, 10**9):
+            steps = (at_ns - launched_ns) // 10**9 * steps_per_s
+            samples.append(
+                EngineSample(
+                    at_ns,
+                    steps=steps,
+                    prompt_tokens=10 * steps,
+                    output_tokens=3 * steps,
+                    running=3,
+                    waiting=0,
+                )
+            )
+    return EngineLog({"steps": "vllm:iteration_tokens_total_count"}, tuple(samples))
 
 
 def write_signed(path: Path, document: dict[str, Any], key: Ed25519PrivateKey) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,44 @@ def test_an_interrupted_repeat_goes_on_only_with_a_new_launch(run: Run) -> None:
     assert not fits(run, [*PLAN[:4], *interrupted, *PLAN[4:]])
     again: JournalPlan = [PLAN[1]]
     assert fits(run, [*PLAN[:4], *interrupted, *again, *PLAN[4:]])
+
+
+IDLE = replace(BUILDER, idle_s=12).journal_plan()
+
+
+def test_a_launch_may_be_idle_before_its_trials_and_after_them(run: Run) -> None:
+    assert [event for event, _ in IDLE].count("idle") == 4
+    assert fits(run, IDLE)
+    for at, (event, _) in enumerate(IDLE):
+        if event == "idle":
+            assert fits(run, [*IDLE[:at], *IDLE[at + 1 :]])
+
+
+def test_idle_lines_stand_nowhere_else(run: Run) -> None:
+    lines = [line for line in IDLE if line[0] == "idle"]
+    others = [line for line in IDLE if line[0] != "idle"]
+    for line in lines:
+        places = [
+            at for at in range(1, len(others) + 1) if fits(run, [*others[:at], line, *others[at:]])
+        ]
+        repeat, when = line[1]["repeat"], line[1]["when"]
+        own = [at for at, (_, data) in enumerate(others) if data.get("repeat") == repeat]
+        assert others[own[0]][0] == "launch"
+        ended = max(at for at in own if others[at][0] == "trial_end")
+        assert places == [own[0] + 1 if when == "before" else ended + 1]
+
+
+def test_a_launch_is_idle_once_before_and_once_after(run: Run) -> None:
+    for at, (event, _) in enumerate(IDLE):
+        if event == "idle":
+            assert not fits(run, [*IDLE[: at + 1], IDLE[at], *IDLE[at + 1 :]])
+
+
+def test_an_idle_line_that_is_no_span_is_refused(run: Run) -> None:
+    at = next(at for at, (event, _) in enumerate(IDLE) if event == "idle")
+    event, data = IDLE[at]
+    for change in ({"when": "during"}, {"end_ns": 0}, {"start_ns": "1"}, {"repeat": 2}):
+        assert not fits(run, [*IDLE[:at], (event, data | change), *IDLE[at + 1 :]])
 
 
 def test_b15_planned_rows_of_all_trials_together_are_bounded(

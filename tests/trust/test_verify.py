@@ -10,6 +10,7 @@ import os
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +25,18 @@ from tests.support.runs import (
     ToyEngine,
     a_key,
     gpu_spec,
+    host_power,
     keyring_of,
+    played_counters,
+    played_power,
+    processor_power,
     small_spec,
     steady_power,
     write_signed,
 )
 from tokenwatt_site.canonical import JsonValue, canonical_bytes, sha256_hex
 from tokenwatt_site.errors import InputError, VerificationError
+from tokenwatt_site.model_shape.document import ModelDocument
 from tokenwatt_site.prompts import Ids, Words, common_words
 from tokenwatt_site.records import RequestRecord, Status
 from tokenwatt_site.run import RUN_SCHEMA, signed_bytes
@@ -859,7 +865,7 @@ def test_faster_requests_under_the_same_claims_are_refused(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("number", "part"),
     [
-        (6, "decode_requests"),
+        (6, "decoded"),
         (7, "check_journal"),
         (8, "read_trials"),
         (9, "derive"),
@@ -950,7 +956,9 @@ def test_a_run_with_power_is_valid_and_its_watts_are_recomputed(tmp_path: Path) 
 
 LIES_ABOUT_POWER = {
     "another scope": powered(power=replace(steady_power(4000), scope="module")),
-    "another sensor": powered(power=replace(steady_power(4000), sensor="meter")),
+    "another sensor": powered(power=replace(steady_power(4000), sensor="amd")),
+    "no sensor": powered(power=replace(steady_power(4000), sensor="none")),
+    "b7 more than a board can draw": powered(power=steady_power(4000, power_mw=3 * 10**8)),
     "other boards": powered(edit_document=put("conditions", "board_uuids", value=["GPU-0"])),
     "boards without a log": RunBuilder(
         edit_document=put("conditions", "board_uuids", value=["GPU-0"])
@@ -969,6 +977,118 @@ LIES_ABOUT_POWER = {
 @pytest.mark.parametrize("builder", LIES_ABOUT_POWER.values(), ids=LIES_ABOUT_POWER)
 def test_power_of_another_source_than_named_is_refused(tmp_path: Path, builder: RunBuilder) -> None:
     refused(builder.write(tmp_path), 10)
+
+
+INSTRUMENTS = [
+    {"sensor": "redfish", "url": "https://bmc.example/redfish/v1/Chassis/1"},
+    {"sensor": "rapl"},
+]
+
+
+@cache
+def instrumented() -> RunBuilder:
+    """A run with every role of evidence that readings have."""
+    spec = gpu_spec(instruments=INSTRUMENTS, endpoint__model_files="models/toy")
+    bare = RunBuilder(spec=spec, idle_s=12)
+    return replace(
+        bare,
+        power=played_power(bare),
+        beside=(host_power(bare), processor_power(bare)),
+        counters=played_counters(bare),
+        model=ModelDocument({"model_type": "toy"}),
+    )
+
+
+def test_a_run_with_every_role_is_valid_and_all_of_it_is_decoded(tmp_path: Path) -> None:
+    builder = instrumented()
+    run = check(builder.write(tmp_path))
+    assert run.evidence.beside == builder.beside
+    assert run.evidence.engine == builder.counters
+    assert run.evidence.model == builder.model
+    assert run.claims.metric("idle_power").value == pytest.approx(200)
+    assert run.claims.metric("host_power").value == pytest.approx(1500)
+
+
+NOT_ASKED_FOR: dict[str, dict[str, Any]] = {
+    "a model": {"endpoint__model_files": None},
+    "a second log": {"instruments": INSTRUMENTS[:1]},
+    "any log beside": {"instruments": []},
+    "power": {"setup__power": {"sensor": "none", "scope": "none", "rate_hz": 0.0}},
+}
+
+
+@pytest.mark.parametrize("changes", NOT_ASKED_FOR.values(), ids=NOT_ASKED_FOR)
+def test_evidence_that_the_spec_does_not_ask_for_is_refused(
+    tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    settings = {"instruments": INSTRUMENTS, "endpoint__model_files": "models/toy"}
+    builder = replace(instrumented(), spec=gpu_spec(**settings | changes))
+    refused(builder.write(tmp_path), 6, "does not have the roles that are read")
+
+
+def role(old: str, new: str) -> Callable[[dict[str, Any]], None]:
+    def change(value: dict[str, Any]) -> None:
+        entry = next(entry for entry in value["evidence"] if entry["role"] == old)
+        entry["role"] = new
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("engine", "counters"),
+        ("power-beside-2", "power-beside-3"),
+        ("power-beside-2", "power-beside-02"),
+        ("power-beside-2", "power-beside-1"),
+        ("power-beside-1", "power-beside-"),
+    ],
+)
+def test_a_role_of_another_name_or_twice_is_refused(tmp_path: Path, old: str, new: str) -> None:
+    path = replace(instrumented(), edit_document=role(old, new)).write(tmp_path)
+    refused(path, 6, "does not have the roles that are read")
+
+
+def test_a_log_beside_of_an_instrument_that_is_not_asked_for_is_refused(tmp_path: Path) -> None:
+    twice = (instrumented().beside[0],) * 2
+    path = replace(instrumented(), beside=twice).write(tmp_path)
+    refused(path, 10, "evidence.power-beside-2", "found redfish")
+
+
+def test_b8_an_engine_s_counter_that_runs_backwards_is_refused(tmp_path: Path) -> None:
+    counters = instrumented().counters
+    assert counters is not None
+    first, *others = counters.samples
+    backwards = replace(counters, samples=(replace(first, steps=10**6), *others))
+    refused(replace(instrumented(), counters=backwards).write(tmp_path), 10, "runs backwards")
+
+
+def test_a_span_without_load_that_overlaps_a_trial_is_refused(tmp_path: Path) -> None:
+    def longer(plan: JournalPlan) -> JournalPlan:
+        return [
+            (event, data | {"end_ns": 10**12 + 1})
+            if event == "idle" and data["when"] == "before"
+            else (event, data)
+            for event, data in plan
+        ]
+
+    # The span has no power to read there, so that claims stay what they were.
+    bare = replace(instrumented(), power=None, edit_journal=longer)
+    refused(bare.write(tmp_path), 10, "had ended")
+
+
+@pytest.mark.parametrize(
+    "told",
+    [[], [{"sensor": "rapl"}, {"sensor": "redfish"}], [{"sensor": "redfish"}], None, "all"],
+)
+def test_an_opening_that_tells_of_other_instruments_is_refused(tmp_path: Path, told: Any) -> None:
+    def other(plan: JournalPlan) -> JournalPlan:
+        (event, data), *rest = plan
+        return [(event, data | {"instruments": told}), *rest]
+
+    refused(
+        replace(instrumented(), edit_journal=other).write(tmp_path), 7, "journal line 0.instruments"
+    )
 
 
 # --- ValidatedRun

@@ -18,6 +18,7 @@ CODE_WORDS = {
     "interrupted": "interrupted",
     "mode": "not full mode",
     "key": "key not registered",
+    "physics": "a number that physics forbids",
     "slo": "SLO not met",
     "accuracy": "accuracy gate not passed",
     "launches": "too few launches",

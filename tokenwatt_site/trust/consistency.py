@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from tokenwatt_site.errors import InputError, Problem
+from tokenwatt_site.idle import IdleSpan
 from tokenwatt_site.journal import Entry
 from tokenwatt_site.prompts import SEED_RULE, Ids, prompts_of
 from tokenwatt_site.run import Run
@@ -24,10 +25,11 @@ def check_journal(run: Run, journal: Sequence[Entry], workload: Workload) -> Non
     """Check that the journal was opened for this run, and tells what the run says of itself.
 
     A trial belongs to the launch before it, which was for its repeat, on an engine process of its
-    own: so repeats are launches, and before each that counts the client was tested. Nothing is
-    added to token ids. A trial may lack its end only where it was broken off: `interrupted`, a new
-    launch or nothing follows. A complete run has every repeat of its plan, each with its end, and
-    ends with `close`.
+    own: so repeats are launches, and before each that counts the client was tested. A span without
+    load is before all trials of its launch or after them. The open line tells of each instrument
+    that the spec asks for. Nothing is added to token ids. A trial may lack its end only where it
+    was broken off: `interrupted`, a new launch or nothing follows. A complete run has every repeat
+    of its plan, each with its end, and ends with `close`.
 
     Raises:
         InputError: naming the line or the field and what was expected there.
@@ -47,6 +49,7 @@ def check_journal(run: Run, journal: Sequence[Entry], workload: Workload) -> Non
             )
         )
     _check_launches(journal)
+    _check_idle(journal)
     _check_overhead(run, journal)
     _check_prompts(run, journal)
     _check_realisations(run, journal, workload)
@@ -64,6 +67,10 @@ def _check_opening(run: Run, journal: Sequence[Entry]) -> None:
     ):
         what = f"was opened with another {key.replace('_', ' ')}"
         expect_equal(f"journal line 0.{key}", opening.get(key), expected, what)
+    asked = [instrument.sensor for instrument in run.spec.instruments]
+    if (told := opening.get("instruments")) is not None or asked:
+        told = [item.get("sensor") for item in told or () if isinstance(item, dict)]
+        expect_equal("journal line 0.instruments", told, asked, "are not those that the spec asks")
     nonce = opening.get("nonce")
     if not isinstance(nonce, str) or not _NONCE.fullmatch(nonce):
         raise InputError(
@@ -127,7 +134,7 @@ def _ended_repeats(run: Run, journal: Sequence[Entry]) -> set[int]:
             launched = repeat
         elif line.event == "interrupted":
             launched = None
-        elif line.event in {"trial_start", "repeat_end"}:
+        elif line.event in {"idle", "trial_start", "repeat_end"}:
             if launched is None or repeat != launched:
                 raise _at(line, f"is of the repeat {repeat}; launched: {launched}")
             if line.event == "repeat_end":
@@ -158,6 +165,24 @@ def _check_launches(journal: Sequence[Entry]) -> None:
                     expected="another process for every repeat",
                 )
             )
+
+
+def _check_idle(journal: Sequence[Entry]) -> None:
+    """Check that each launch was idle before its trials and after them, at most once each."""
+    told: set[str] = set()
+    for line in journal:
+        if line.event == "launch":
+            told = set()
+        elif line.event == "trial_start":
+            if "after" in told:
+                raise _at(line, "follows a span that was without load after all trials")
+            told.add("trial")
+        elif line.event == "idle":
+            when = IdleSpan.of(line).when
+            if when in told or (when == "before") == ("trial" in told):
+                seen = ", ".join(sorted(told)) or "nothing"
+                raise _at(line, f"is without load {when} the trials; {seen} came in this launch")
+            told.add(when)
 
 
 def _check_overhead(run: Run, journal: Sequence[Entry]) -> None:

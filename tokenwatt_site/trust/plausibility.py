@@ -1,4 +1,4 @@
-"""What cannot have happened: the contents of check 10 of `trust.verify`. Pure."""
+"""What cannot have happened: of check 10 of `trust.verify`, dates, trials and requests. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from itertools import pairwise
 
 from tokenwatt_site.errors import InputError, Problem
 from tokenwatt_site.journal import Entry
-from tokenwatt_site.power_log import PowerLog
 from tokenwatt_site.records import RequestRecord, Status
 from tokenwatt_site.run import Run
 from tokenwatt_site.trials import Trial
@@ -85,35 +84,6 @@ def check_epochs(trials: Sequence[Trial]) -> None:
                     expected=f"at least {least_ns}",
                 )
             )
-
-
-def check_power(run: Run, log: PowerLog | None) -> None:
-    """Check that power was read from the source and all the boards that the run names, in order.
-
-    Raises:
-        InputError: another sensor, scope or board than named, a board too few or too many, or
-            samples that go back in time.
-    """
-    boards = [board.uuid for board in log.boards] if log else []
-    expect_equal("conditions.board_uuids", list(run.conditions.board_uuids), boards)
-    if log is None:
-        return
-    setup = run.spec.setup
-    if log.sensor == "none":
-        raise InputError(Problem("was read by no sensor", field="evidence.power"))
-    expect_equal("setup.power.sensor", setup.power.sensor, log.sensor)
-    expect_equal("setup.power.scope", setup.power.scope, log.scope)
-    expect_equal(
-        "conditions.board_uuids",
-        len(set(boards)),
-        setup.accelerator.count,
-        "is not one of each board of setup.accelerator.count",
-    )
-    last_ns = dict.fromkeys(range(len(boards)), 0)
-    for position, sample in enumerate(log.samples):
-        if sample.at_ns < last_ns[sample.board]:
-            raise InputError(Problem("goes back in time", field=f"power.{position}"))
-        last_ns[sample.board] = sample.at_ns
 
 
 def check_requests(records: Sequence[RequestRecord]) -> None:

@@ -7,21 +7,25 @@
  4. The signature: exactly one, by the key it carries, over those bytes and our payload type.
  5. The schema, the configuration id, the workload's hash: each recomputed. The plan is of a size
     that is drawn.
- 6. Evidence: each piece has the digest, size and line count that were signed, and decodes. A trace
-    is there where the setup plays one, is the one that the workload's hash names, and its parts
-    stand for the whole of it.
+ 6. Evidence: each piece has the digest, size and line count that were signed, and decodes, each
+    role is there once, and none that the spec does not ask for. A trace is there where the setup
+    plays one, is the one that the workload's hash names, and its parts stand for the whole of it.
+    Headers of the model's files have the digest that the setup names.
  7. The journal: its chain is whole and ends at the signed head; it opens with this configuration,
     this plan and our seed rule; a trial that lacks its end was broken off, and nothing ends that
     did not start; no two repeats are of one engine process, where it tells its start, and each
     offers its own realisation; a complete run has them all; before each the client was tested, and
-    told is what its prompts were drawn from, which is what the spec asks with; and what the run
-    says of engine, stamps, read-back and that test stands there.
+    told is what its prompts were drawn from, which is what the spec asks with; a span without load
+    is before or after a launch's trials; of each instrument that the spec asks for is told whether
+    it could be read; and what the run says of engine, stamps, read-back and that test stands there.
  8. Requests: each trial offered the rows that the workload draws, when due, none left out, none
     of a trial that the journal does not name.
  9. Recomputation: `claims.derive` comes to the file's numbers, |a - b| <= 5e-7 max(|a|, |b|).
 10. Plausibility: no request that ends before it starts or is called complete and is not; no trial
     that begins before the one before it ended; power from the source and all the boards that are
-    named; dates that are those of the journal.
+    named, in order of time and within what can be read; other readings only of instruments that the
+    spec asks for; no span without load that overlaps a trial; no engine's counter that runs
+    backwards in one launch; dates that are those of the journal.
 
 Each refusal is a VerificationError that carries the number, also where what was signed makes our
 own code fail. Not checked, because no file can show it: that the measurement took place. Whoever
@@ -31,7 +35,7 @@ makes up consistent evidence passes all ten.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import InitVar, dataclass, replace
 from datetime import UTC, datetime
@@ -50,10 +54,8 @@ from tokenwatt_site.canonical import (
 )
 from tokenwatt_site.claims import Evidence, derive
 from tokenwatt_site.errors import InputError, Problem, TokenwattError, VerificationError
-from tokenwatt_site.evidence import EvidenceFile, fetch
+from tokenwatt_site.evidence import fetch
 from tokenwatt_site.journal import head, parse
-from tokenwatt_site.power_log import decode_power
-from tokenwatt_site.records import decode_requests
 from tokenwatt_site.run import (
     RUN_SCHEMA,
     Claims,
@@ -68,20 +70,15 @@ from tokenwatt_site.trials import read_trials
 from tokenwatt_site.trust import signature
 from tokenwatt_site.trust.consistency import check_journal
 from tokenwatt_site.trust.difference import expect_equal
+from tokenwatt_site.trust.instruments import check_engine, check_idle, check_power
 from tokenwatt_site.trust.keyring import Keyring
-from tokenwatt_site.trust.plausibility import (
-    check_dates,
-    check_epochs,
-    check_power,
-    check_requests,
-)
+from tokenwatt_site.trust.plausibility import check_dates, check_epochs, check_requests
+from tokenwatt_site.trust.roles import check_model, check_roles, decoded
 from tokenwatt_site.validity import require_playable
 from tokenwatt_site.workload import workload_of
 
 KeyState: TypeAlias = Literal["known", "unknown"]
 
-REQUIRED_ROLES = frozenset({"journal", "requests"})
-ROLES = REQUIRED_ROLES | {"power", "trace"}
 MAX_RUN_EVIDENCE_BYTES = 128 << 20
 """Of all evidence of one run together, uncompressed; 45,000 requests take about 4 MB."""
 
@@ -265,16 +262,12 @@ def _verified(path: Path, document: JsonValue, keyring: Keyring) -> ValidatedRun
         run = _run(document, str(path))
     # (6) evidence
     with _check(6, path):
-        raw = _fetched(path.parent, run.evidence)
+        raw = _fetched(path.parent, run)
         trace = parse_trace(raw["trace"], source=f"{path}: trace") if "trace" in raw else None
         workload = workload_of(run.spec.setup, trace)
         require_playable(run.spec, workload)
-        evidence = Evidence(
-            journal=(),
-            requests=decode_requests(raw["requests"], source=f"{path}: requests"),
-            power=decode_power(raw["power"], source=f"{path}: power") if "power" in raw else None,
-            trace=trace,
-        )
+        evidence = decoded(raw, trace, str(path))
+        check_model(run.spec, evidence.model)
     # (7) the journal
     with _check(7, path):
         journal = parse(raw["journal"], f"{path}: journal")
@@ -292,7 +285,9 @@ def _verified(path: Path, document: JsonValue, keyring: Keyring) -> ValidatedRun
         check_dates(run, journal, datetime.now(UTC))
         check_requests(evidence.requests)
         check_epochs(trials)
-        check_power(run, evidence.power)
+        check_idle(journal, trials)
+        check_power(run, evidence)
+        check_engine(journal, trials, evidence.engine)
     signer = keyring.name_of(signed.keyid)
     return ValidatedRun(
         path=path,
@@ -351,19 +346,10 @@ def _run(document: JsonValue, source: str) -> Run:
     return run
 
 
-def _fetched(folder: Path, entries: Sequence[EvidenceFile]) -> dict[str, bytes]:
+def _fetched(folder: Path, run: Run) -> dict[str, bytes]:
     """Return the evidence by role; `journal` and `requests` are there."""
-    roles = [entry.role for entry in entries]
-    if len(set(roles)) != len(roles) or not REQUIRED_ROLES <= set(roles) <= ROLES:
-        raise InputError(
-            Problem(
-                "does not have the roles that are read",
-                field="evidence",
-                found=", ".join(roles)[:200],
-                expected="journal and requests, with power and trace or without, each once",
-            )
-        )
-    if (total := sum(entry.bytes for entry in entries)) > MAX_RUN_EVIDENCE_BYTES:
+    check_roles(run.spec, [entry.role for entry in run.evidence])
+    if (total := sum(entry.bytes for entry in run.evidence)) > MAX_RUN_EVIDENCE_BYTES:
         raise InputError(
             Problem(
                 "is more evidence than is read",
@@ -372,7 +358,7 @@ def _fetched(folder: Path, entries: Sequence[EvidenceFile]) -> dict[str, bytes]:
                 expected=f"at most {MAX_RUN_EVIDENCE_BYTES:,} bytes",
             )
         )
-    return {entry.role: fetch(folder, entry) for entry in entries}
+    return {entry.role: fetch(folder, entry) for entry in run.evidence}
 
 
 def _recomputed(run: Run, evidence: Evidence) -> Claims:

@@ -1,0 +1,56 @@
+"""Tests of columns: a header and rows of integers, as every file of evidence is."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tokenwatt_site.canonical import JsonValue
+from tokenwatt_site.columns import check_row, decode, encode, expect, line_of
+from tokenwatt_site.errors import InputError
+
+values = st.none() | st.integers(-(2**53) + 1, 2**53 - 1)
+
+
+@given(st.lists(st.lists(values, max_size=6), max_size=6))
+def test_header_and_rows_come_back_with_the_number_of_their_line(
+    rows: list[list[int | None]],
+) -> None:
+    header, found = decode(encode({"format": "x"}, rows), "x")
+    assert header == {"format": "x"}
+    assert list(found) == list(enumerate(rows, start=2))
+
+
+@given(st.binary(max_size=80))
+def test_any_bytes_are_refused_or_read_never_a_crash(data: bytes) -> None:
+    try:
+        list(decode(data, "x")[1])
+    except InputError:
+        return
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b"[1]\n", b"1\n", b"\n"])
+def test_what_has_no_header_is_refused(data: bytes) -> None:
+    with pytest.raises(InputError):
+        decode(data, "x")
+
+
+@pytest.mark.parametrize("row", [[1], [1, 2, 3], {"a": 1}, 5, [1, True], [1, 2.0], [None, 2]])
+def test_a_row_of_another_form_is_refused_with_its_line(row: JsonValue) -> None:
+    with pytest.raises(InputError, match="x:7: "):
+        check_row(row, 2, {1}, "x", 7)
+
+
+def test_null_is_read_only_where_a_value_may_be_missing() -> None:
+    check_row([1, None], 2, {1}, "x", 7)
+
+
+def test_a_row_is_written_without_spaces() -> None:
+    assert line_of([1, None, -3]) == b"[1,null,-3]\n"
+
+
+def test_another_header_is_refused_with_both() -> None:
+    expect({"a": 1}, {"a": 1}, "x")
+    with pytest.raises(InputError, match="another format; found"):
+        expect({"a": 2}, {"a": 1}, "x")

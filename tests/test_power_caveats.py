@@ -1,0 +1,103 @@
+"""What readings of the boards do not cover is said, with the reason, and nothing else is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tokenwatt_site.energy import WindowEnergy, window_energy
+from tokenwatt_site.power_caveats import power_caveats
+from tokenwatt_site.power_log import Board, PowerLog, PowerSample
+from tokenwatt_site.trials import Evidence
+
+S = 10**9
+SOUND = {"others": 0, "ecc": True, "persistence": True}
+
+
+def log(*boards: dict[str, Any], **changes: Any) -> PowerLog:
+    read = PowerLog(
+        "nvml",
+        "gpu",
+        S,
+        None,
+        tuple(Board(uuid=f"GPU-{n}", name="Toy", **SOUND | told) for n, told in enumerate(boards)),
+        tuple(PowerSample(t * S, n, 400, 400 * t) for t in range(10) for n in range(len(boards))),
+    )
+    return replace(read, **changes)
+
+
+def energy_of(read: PowerLog) -> WindowEnergy:
+    return window_energy(read, 2 * S, 7 * S, max_gap_ns=3 * S)
+
+
+def said(read: PowerLog) -> dict[str, str]:
+    found = power_caveats(Evidence((), (), read), (energy_of(read),))
+    return {item.what: item.why for item in found}
+
+
+def test_sound_boards_have_a_gain_error_and_no_other_caveat() -> None:
+    found = said(log({}, {}))
+    assert list(found) == ["Gain error of the boards"]
+    assert "±5%" in found["Gain error of the boards"]
+    assert "cancels only on the same boards" in found["Gain error of the boards"]
+
+
+def test_no_power_has_no_caveat_here() -> None:
+    assert power_caveats(Evidence((), (), None), ()) == ()
+
+
+def test_a_gain_error_is_of_numbers_that_are_there() -> None:
+    read = log({}, samples=())
+    assert said(read) == {}
+
+
+@pytest.mark.parametrize(("sensor", "scope"), [("rapl", "cpu"), ("redfish", "host")])
+def test_packages_and_hosts_are_no_boards(sensor: Any, scope: Any) -> None:
+    assert said(log({"others": None, "ecc": False}, sensor=sensor, scope=scope)) == {}
+
+
+def test_boards_that_the_user_named_are_marked_declared() -> None:
+    found = said(log({"chosen": "by name"}, {"chosen": "by process"}))
+    assert found["That the engine ran on these boards alone"].startswith("1 of 2 boards declared")
+
+
+def test_b13_other_processes_on_the_boards_are_told() -> None:
+    found = said(log({"others": 2}, {"others": 1}, {}))
+    assert found["Boards without other processes"].startswith(
+        "3 beside the engine's own were on 2 of 3 boards"
+    )
+    unknown = said(log({"others": None}))
+    assert unknown["Whether other processes used the boards"].endswith("for 1 of 1 board.")
+
+
+def test_b21_a_limit_that_is_not_the_default_is_told() -> None:
+    limits = {"limit_mw": 500_000, "default_limit_mw": 700_000}
+    found = said(log(limits, limits, {"limit_mw": 700_000, "default_limit_mw": 700_000}))
+    words = "2 of 3 boards: 500 W where 700 W is the default."
+    assert found["Boards at their default power limit"] == words
+
+
+def test_memory_without_correction_and_a_driver_that_unloads_are_told() -> None:
+    found = said(log({"ecc": False, "persistence": False}, {"ecc": None, "persistence": None}))
+    assert found["Memory with error correction"] == "It was off on 1 of 2 boards."
+    assert "off on 1 of 2 boards" in found["A driver that stays loaded"]
+
+
+def test_energy_that_is_the_integral_of_watts_is_told() -> None:
+    read = log({}, {})
+    half = tuple(replace(s, energy_mj=None) if s.board else s for s in read.samples)
+    found = said(replace(read, samples=half))
+    assert found["Energy by the boards' own counters"].startswith("In 1 of 2 windows of a board")
+
+
+def test_gaps_between_readings_are_told_from_two_periods_on() -> None:
+    read = log({})
+    gap = tuple(s for s in read.samples if s.at_ns != 4 * S)
+    assert "2.0 s; 1 s was asked for" in said(replace(read, samples=gap))["Power between readings"]
+    assert "Power between readings" not in said(read)
+
+
+def test_an_exporter_s_own_period_is_told() -> None:
+    assert "When the boards were read" in said(log({}, sensor="dcgm"))

@@ -1,0 +1,88 @@
+"""Whether power drifted over a window, by the slope of block means."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+
+import pytest
+
+from tokenwatt_site.power_log import Board, PowerLog, PowerSample
+from tokenwatt_site.steadiness import BLOCKS, Drift, power_drift
+
+S = 10**9
+
+
+def drift_of(
+    watts: Callable[[int], float], length_s: int = 120, unread: range = range(0)
+) -> Drift | None:
+    samples, total = [], 0.0
+    for second in range(-5, length_s + 5):
+        total += watts(second) * 1000
+        at_ns = (second + 5) * S
+        told = None if second in unread else round(total)
+        samples.append(PowerSample(at_ns, 0, None, told))
+    read = PowerLog("nvml", "gpu", S, None, (Board(uuid="GPU-0", name="x"),), tuple(samples))
+    return power_drift(read, 5 * S, (5 + length_s) * S, max_gap_ns=3 * S)
+
+
+def test_a_ramp_is_its_slope_and_not_steady() -> None:
+    found = drift_of(lambda second: 500 + second)
+    assert found is not None
+    assert found.share == pytest.approx(120 / 560.5, rel=1e-6)
+    assert not found.steady
+    assert found.low <= found.share <= found.high
+
+
+def test_equal_power_has_no_drift() -> None:
+    found = drift_of(lambda _: 400)
+    assert found is not None
+    assert found.share == pytest.approx(0, abs=1e-9)
+    assert found.steady
+
+
+def test_noise_that_lasts_for_seconds_is_mostly_steady() -> None:
+    # An interval of 95% leaves 0 out one time in twenty.
+    steady = 0
+    for seed in range(60):
+        rng, level = random.Random(seed), [0.0]
+        for _ in range(140):
+            level.append(0.6 * level[-1] + rng.gauss(0, 20))
+        found = drift_of(lambda second, level=level: 400 + level[second + 5])  # type: ignore[misc]
+        assert found is not None
+        steady += found.steady
+    assert steady >= 52
+
+
+def test_the_slope_is_that_of_least_squares_over_the_blocks() -> None:
+    def watts(second: int) -> float:
+        return 300 + 40 * math.sin(second / 17) + 0.3 * second
+
+    means = []
+    for block in range(BLOCKS):
+        # The second that ends at n drew watts(n).
+        part = [watts(n) for n in range(block * 12 + 1, block * 12 + 13)]
+        means.append(sum(part) / 12)
+    mean, middle = sum(means) / BLOCKS, (BLOCKS - 1) / 2
+    slope = sum((i - middle) * (y - mean) for i, y in enumerate(means))
+    slope /= sum((i - middle) ** 2 for i in range(BLOCKS))
+    found = drift_of(watts)
+    assert found is not None
+    assert found.share == pytest.approx(slope * BLOCKS / mean, rel=1e-5)
+
+
+def test_a_drift_of_a_hundredth_is_too_little_to_matter() -> None:
+    found = drift_of(lambda second: 500 + second * 0.03)
+    assert found is not None
+    assert found.low > 0
+    assert found.steady
+
+
+def test_a_window_too_short_for_blocks_has_no_drift() -> None:
+    assert drift_of(lambda _: 400, length_s=49) is None
+    assert drift_of(lambda _: 400, length_s=50) is not None
+
+
+def test_a_block_without_energy_leaves_no_drift() -> None:
+    assert drift_of(lambda _: 400, unread=range(60, 70)) is None

@@ -1,0 +1,111 @@
+"""What the readings of the boards do not cover, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tokenwatt_site.energy import WindowEnergy
+from tokenwatt_site.power_log import Board, PowerLog
+from tokenwatt_site.run import NotCovered
+from tokenwatt_site.trials import Evidence
+
+GAIN_ERROR_PERCENT = 5
+"""Of a board's own meter, linear and different between boards of one model (arXiv 2312.02741)."""
+
+
+def power_caveats(evidence: Evidence, energies: Sequence[WindowEnergy]) -> tuple[NotCovered, ...]:
+    """Return the caveats of the published energy; `energies` are of the windows it is made of."""
+    log = evidence.power
+    if log is None:
+        return ()
+    told = (
+        *_of_meters(log, energies),
+        *_of_readings(log, energies),
+        *(_of_boards(log.boards) if log.scope in {"gpu", "module"} else ()),
+    )
+    return tuple(NotCovered(what=what, why=why) for what, why in told)
+
+
+def _of_meters(log: PowerLog, energies: Sequence[WindowEnergy]) -> Iterator[tuple[str, str]]:
+    known = [energy for energy in energies if energy.energy_mj is not None]
+    if known and log.scope in {"gpu", "module"}:
+        yield (
+            "Gain error of the boards",
+            (
+                f"The meter of a board may be off by ±{GAIN_ERROR_PERCENT}%, the same way in every"
+                " repeat, so that no interval here holds it. It cancels only on the same boards."
+            ),
+        )
+    by_watts = [board for energy in known for board in energy.by_board if board.source == "power"]
+    if by_watts:
+        yield (
+            "Energy by the boards' own counters",
+            (
+                f"In {len(by_watts)} of {sum(len(e.by_board) for e in known)} windows of a board"
+                " there was none that could be used: its energy is the integral of its watts, read"
+                f" every {log.period_ns / 1e9:g} s."
+            ),
+        )
+
+
+def _of_readings(log: PowerLog, energies: Sequence[WindowEnergy]) -> Iterator[tuple[str, str]]:
+    gaps = [gap for energy in energies if (gap := energy.longest_gap_ns) is not None]
+    if gaps and max(gaps) >= 2 * log.period_ns:
+        yield (
+            "Power between readings",
+            (
+                f"The longest gap between two readings was {max(gaps) / 1e9:.1f} s;"
+                f" {log.period_ns / 1e9:g} s was asked for."
+            ),
+        )
+    if log.sensor == "dcgm":
+        yield (
+            "When the boards were read",
+            (
+                "DCGM's exporter gives what it read last, at a period of its own, so that a reading"
+                " is older than its time here by up to that period."
+            ),
+        )
+
+
+def _of_boards(boards: Sequence[Board]) -> Iterator[tuple[str, str]]:
+    n = len(boards)
+    if named := sum(board.chosen == "by name" for board in boards):
+        yield (
+            "That the engine ran on these boards alone",
+            f"{_of(named, n)} declared by the publisher: no process of the engine was seen there.",
+        )
+    if shared := sum(bool(board.others) for board in boards):
+        processes = sum(board.others or 0 for board in boards)
+        yield (
+            "Boards without other processes",
+            (
+                f"{processes} beside the engine's own were on {_of(shared, n)}; their watts and"
+                " traffic are in these numbers. A monitor alone can lift idle watts."
+            ),
+        )
+    if unknown := sum(board.others is None for board in boards):
+        yield (
+            "Whether other processes used the boards",
+            f"The driver does not tell for {_of(unknown, n)}.",
+        )
+    if limited := [
+        b for b in boards if b.limit_mw and b.default_limit_mw not in {None, b.limit_mw}
+    ]:
+        pairs = sorted({(b.limit_mw or 0, b.default_limit_mw or 0) for b in limited})
+        told = ", ".join(f"{a / 1e3:g} W where {b / 1e3:g} W is the default" for a, b in pairs)
+        yield "Boards at their default power limit", f"{_of(len(limited), n)}: {told}."
+    if without := sum(board.ecc is False for board in boards):
+        yield "Memory with error correction", f"It was off on {_of(without, n)}."
+    if unloaded := sum(board.persistence is False for board in boards):
+        yield (
+            "A driver that stays loaded",
+            (
+                f"Persistence mode was off on {_of(unloaded, n)}: counters may start again when no"
+                " process uses a board."
+            ),
+        )
+
+
+def _of(count: int, n: int) -> str:
+    return f"{count} of {n} board{'s' if n != 1 else ''}"
