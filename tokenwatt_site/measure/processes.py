@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from urllib.parse import urlsplit
 
 PROC = Path("/proc")
 
 _LISTENS = "0A"  # the kernel's number of TCP_LISTEN
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+def is_here(url: str) -> bool:
+    """Tell whether an address is on the loopback, so that what answers runs on this machine."""
+    return urlsplit(url).hostname in _LOOPBACK
+
+
+def serving(url: str) -> frozenset[int]:
+    """Return the processes of the engine at `url`; empty where they are not seen, or not here.
+
+    A tunnel, or the proxy of a container, may listen in its place; then it is that which is seen.
+    """
+    try:
+        parts = urlsplit(url)
+        port = parts.port or _DEFAULT_PORTS.get(parts.scheme)
+    except ValueError:
+        return frozenset()
+    return listening(port) if port is not None and is_here(url) else frozenset()
 
 
 def listening(port: int, root: Path = PROC) -> frozenset[int]:
@@ -57,9 +77,10 @@ def variables(
 
 
 def _all(root: Path) -> list[int]:
-    with suppress(OSError):
-        return [int(entry) for entry in os.listdir(root) if entry.isdigit()]
-    return []
+    try:
+        return [int(entry.name) for entry in root.iterdir() if entry.name.isdigit()]
+    except OSError:
+        return []
 
 
 def _inodes(port: int, root: Path) -> Iterator[str]:
@@ -73,8 +94,8 @@ def _inodes(port: int, root: Path) -> Iterator[str]:
 
 def _holds(folder: Path, sockets: Collection[str]) -> bool:
     with suppress(OSError):
-        for entry in os.listdir(folder):
+        for entry in folder.iterdir():
             with suppress(OSError):
-                if os.readlink(folder / entry) in sockets:
+                if str(entry.readlink()) in sockets:
                     return True
     return False

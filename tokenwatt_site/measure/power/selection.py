@@ -57,7 +57,7 @@ class Chosen:
 
 def choose(
     present: Sequence[Present],
-    declared_count: int,
+    declared_count: int | None,
     *,
     named: Sequence[str] = (),
     pids: AbstractSet[int] = frozenset(),
@@ -67,7 +67,7 @@ def choose(
 
     Args:
         present: every board of the machine.
-        declared_count: `setup.accelerator.count` of the spec.
+        declared_count: `setup.accelerator.count` of the spec; None: however many there are.
         named: by the user: UUIDs, beginnings of them ("GPU-5a1c"), or ids of MIG instances, each of
             which stands for its board.
         pids: the engine's processes.
@@ -112,7 +112,8 @@ def choose(
         if place in places
     )
     # Of shares nobody can tell how many boards they make; what reads whole boards refuses them.
-    if len(chosen) != declared_count and not any(one.part for one in chosen):
+    whole = not any(one.part for one in chosen)
+    if whole and declared_count is not None and len(chosen) != declared_count:
         raise ReadBackError(_another_number(present, places, how, declared_count))
     return chosen
 

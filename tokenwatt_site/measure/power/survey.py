@@ -54,11 +54,19 @@ class Surveyed:
 
 
 @dataclass(frozen=True, slots=True)
+class Silent:
+    """A board that tells neither energy nor power, and why."""
+
+    uuid: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Survey:
-    """All boards in NVML's order; of one that tells no power, its UUID and the reason."""
+    """All boards, in NVML's order."""
 
     driver: str | None
-    boards: tuple[Surveyed | tuple[str, str], ...]
+    boards: tuple[Surveyed | Silent, ...]
 
 
 def survey(
@@ -86,13 +94,13 @@ def survey(
     whole = NvmlMeter(nvml, note)
     whole.close()
     refreshed: dict[str, float | None] = {}
-    boards: list[Surveyed | tuple[str, str]] = []
+    boards: list[Surveyed | Silent] = []
     for place, one in enumerate(present):
         # A meter for each board, so that one that tells nothing does not hide the others.
         try:
             meter = NvmlMeter(nvml, lambda _, at=place: (_alone(at),))  # type: ignore[misc]
         except NvmlUnavailable as error:
-            boards.append((one.uuid, str(error)))
+            boards.append(Silent(one.uuid, str(error)))
             continue
         try:
             boards.append(_surveyed(meter, one, refreshed, now_ns, wait))
