@@ -7,7 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.conftest import ROOT
-from tests.measure.test_session import Lab, lab  # noqa: F401  # a fixture
+from tests.measure.test_begun import gpu, powered
+from tests.measure.test_session import Lab, interrupt, lab  # noqa: F401  # a fixture
 from tests.support.runs import (
     RunBuilder,
     a_trace,
@@ -54,6 +55,42 @@ def test_the_short_command_takes_the_reproduce_lines_of_the_example(here, lab): 
     report = call("report", "runs/x-1.json", "--title", "A & B", app=cli.short_app)
     assert report.exit_code == 0, report.stderr
     assert "A &amp; B" in (here / report.stdout.strip()).read_text(encoding="utf-8")
+
+
+def test_boards_are_named_once_and_not_again_when_a_measurement_goes_on(here, lab):  # noqa: F811
+    (here / "a.spec.yaml").write_text(as_written(powered()), encoding="utf-8")
+    lab.meters["nvml"] = gpu
+    lab.before_trial = interrupt(2)
+    broken = call("measure", "--spec", "a.spec.yaml", "--gpus", "GPU-1")
+    assert broken.exit_code == 130, broken.stderr
+    (folder,) = (here / ".tokenwatt").iterdir()
+    lab.before_trial = lambda _: None
+    again = call("measure", "--resume", folder, "--gpus", "GPU-1")
+    assert again.exit_code == 2
+    assert "leave them out" in again.stderr
+    done = call("measure", "--resume", folder)
+    assert done.exit_code == 0, done.stderr
+    run = json.loads((here / done.stdout.strip()).read_bytes())
+    assert run["conditions"]["board_uuids"] == ["GPU-1"]
+
+
+def test_boards_that_nothing_reads_are_refused(here, lab):  # noqa: F811
+    done = call("measure", "--spec", "a.spec.yaml", "--gpus", "GPU-1")
+    assert done.exit_code == 2
+    assert "no instrument of the spec reads boards" in done.stderr
+    assert lab.launches == 0
+
+
+def test_files_of_a_model_that_are_not_there_are_said_before_anything_is_started(
+    here,
+    lab,  # noqa: F811
+):
+    spec = small_spec_dict(endpoint__model_files="models/toy")
+    (here / "a.spec.yaml").write_text(json.dumps(spec), encoding="utf-8")
+    done = call("measure", "--spec", "a.spec.yaml")
+    assert done.exit_code == 2
+    assert "endpoint.model_files: is not there; found models/toy" in done.stderr
+    assert lab.launches == 0
 
 
 def test_verify_says_what_it_checked_and_who_signed(here):

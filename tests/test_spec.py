@@ -378,6 +378,86 @@ def test_a_key_in_place_of_the_name_of_its_variable_is_refused_and_not_repeated(
     assert not text or text not in str(caught.value)
 
 
+def with_power(sensor: str, scope: str, *instruments: dict[str, Any]) -> dict[str, Any]:
+    power = {"sensor": sensor, "scope": scope, "rate_hz": 1}
+    return small_spec_dict(setup__power=power) | {"instruments": list(instruments)}
+
+
+DCGM = {"sensor": "dcgm", "url": "http://node-1:9400/metrics"}
+REDFISH = {
+    "sensor": "redfish",
+    "url": "https://bmc-1/redfish/v1/Chassis/1",
+    "user_variable": "BMC_USER",
+    "password_variable": "BMC_PASSWORD",
+}
+
+
+def test_instruments_say_where_and_are_no_identity() -> None:
+    spec = parse_spec(with_power("dcgm", "gpu", DCGM, {"sensor": "rapl"}, REDFISH), source="x")
+
+    assert [i.sensor for i in spec.instruments] == ["dcgm", "rapl", "redfish"]
+    assert spec.instruments[2].password_variable == "BMC_PASSWORD"
+    alone = parse_spec(with_power("dcgm", "gpu", DCGM), source="x")
+    assert alone.configuration_id == spec.configuration_id
+    node_2 = DCGM | {"url": "http://node-2:9400/metrics"}
+    assert len(parse_spec(with_power("dcgm", "gpu", DCGM, node_2), source="x").instruments) == 2
+
+
+@pytest.mark.parametrize(
+    ("sensor", "scope"),
+    [("nvml", "gpu"), ("nvml", "module"), ("amd", "gpu"), ("rapl", "cpu")],
+)
+def test_a_sensor_of_this_machine_needs_no_instrument(sensor: str, scope: str) -> None:
+    assert parse_spec(with_power(sensor, scope), source="x").setup.power.scope == scope
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        (with_power("nvml", "host"), "sensor: nvml reads scope: gpu or module"),
+        (with_power("rapl", "gpu"), "sensor: rapl reads scope: cpu"),
+        (with_power("nvml", "none"), "go together"),
+        (with_power("dcgm", "gpu"), "needs an instrument that says its url"),
+        (with_power("redfish", "host", DCGM), "needs an instrument that says its url"),
+        (with_power("nvml", "gpu", DCGM, DCGM), "http://node-1:9400/metrics more than once"),
+        (with_power("nvml", "gpu", DCGM, DCGM | {"url": f"{DCGM['url']}/"}), "more than once"),
+        (with_power("nvml", "gpu", {"sensor": "nvml"}, {"sensor": "nvml"}), "nvml more than once"),
+        (with_power("nvml", "gpu", {"sensor": "dcgm"}), "url goes with sensor: dcgm"),
+        (with_power("nvml", "gpu", DCGM | {"sensor": "rapl"}), "and with no other"),
+        (with_power("nvml", "gpu", {"sensor": "none"}), "'nvml'"),
+        (with_power("nvml", "gpu", DCGM | {"url": "http://u:p@node:9400"}), "pattern"),
+        (
+            with_power("nvml", "gpu", {k: REDFISH[k] for k in ("sensor", "url", "user_variable")}),
+            "password_variable go together",
+        ),
+        (
+            with_power(
+                "nvml", "gpu", DCGM | {"user_variable": "A_USER", "password_variable": "A_WORD"}
+            ),
+            "go with sensor: redfish",
+        ),
+        (with_power("nvml", "gpu", REDFISH | {"password_variable": "hunter2!"}), "not the secret"),
+    ],
+)
+def test_an_instrument_that_cannot_be_asked_is_refused_with_what_to_do(
+    changes: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(SpecError) as caught:
+        parse_spec(changes, source="x")
+
+    assert told in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_the_folder_of_the_models_files_is_no_identity_and_no_path_of_the_machine() -> None:
+    spec = small_spec(endpoint__model_files="models/toy")
+
+    assert spec.endpoint.model_files == "models/toy"
+    assert spec.configuration_id == small_spec().configuration_id
+    with pytest.raises(SpecError, match=r"endpoint\.model_files.*a path from the folder"):
+        small_spec(endpoint__model_files="/data/models/toy")
+
+
 def test_a_spec_that_is_not_there_is_an_input_error(tmp_path: Path) -> None:
     with pytest.raises(InputError):
         load_spec(tmp_path / "absent.yaml")

@@ -162,6 +162,7 @@ def _main(
 @short_app.command("run")
 @_handled
 def measure(
+    *,
     spec: SpecOption = None,
     label: Annotated[str | None, typer.Option(help="Short name of this run.")] = None,
     role: Annotated[Role | None, typer.Option(help="baseline or candidate.")] = None,
@@ -169,20 +170,33 @@ def measure(
     resume: Annotated[
         Path | None, typer.Option(help="Folder of a measurement that was broken off.")
     ] = None,
+    gpus: Annotated[
+        str | None,
+        typer.Option(
+            help="UUIDs of the engine's boards, with commas; where its processes are not seen."
+        ),
+    ] = None,
 ) -> None:
     """Measure a configuration and write a signed run file."""
     if resume is not None:
-        if spec or label or role:
-            raise UsageError("--resume takes spec, label and role from its folder; leave them out")
-        wanted, folder, trace = measure_command.resumed_spec(resume), resume, None
+        if spec or label or role or gpus:
+            raise UsageError(
+                "--resume takes spec, label, role and boards from its folder; leave them out"
+            )
+        wanted, folder = measure_command.resumed_spec(resume), resume
+        trace, model = None, None
     elif spec is not None:
         wanted = measure_command.read_spec(spec, label=label, role=role)
         trace = measure_command.read_trace(spec, wanted)
+        model = measure_command.read_model_files(spec, wanted)
         folder = measure_command.new_folder(wanted)
     else:
         raise UsageError("give --spec FILE, or --resume FOLDER")
+    named = measure_command.named_boards(gpus, wanted)
     with _Display() as events:
-        path, run = measure_command.measure_and_sign(wanted, folder, events, trace=trace, out=out)
+        path, run = measure_command.measure_and_sign(
+            wanted, folder, events, trace=trace, model=model, gpus=named, out=out
+        )
     _print_summary(run)
     typer.echo(path)
 

@@ -154,6 +154,21 @@ METRIC_ORDER = ("ttft", "tpot", "e2e")
 PowerSensor: TypeAlias = Literal["nvml", "dcgm", "amd", "rapl", "redfish", "none"]
 PowerScope: TypeAlias = Literal["gpu", "module", "cpu", "host", "none"]
 
+GPU_SCOPES: frozenset[PowerScope] = frozenset({"gpu", "module"})
+"""Those whose boards are the accelerators."""
+
+SCOPES: Mapping[PowerSensor, frozenset[PowerScope]] = MappingProxyType(
+    {
+        "nvml": GPU_SCOPES,
+        "dcgm": GPU_SCOPES,
+        "amd": GPU_SCOPES,
+        "rapl": frozenset({"cpu"}),
+        "redfish": frozenset({"host"}),
+        "none": frozenset({"none"}),
+    }
+)
+"""What a reading of each sensor can cover."""
+
 
 class PowerSource(Model):
     """Which instrument, what it covers, how often it is read.
@@ -171,7 +186,14 @@ class PowerSource(Model):
         told = (self.sensor != "none", self.scope != "none", self.rate_hz > 0)
         if len(set(told)) != 1:
             raise ValueError("sensor, scope and rate_hz go together: none, none and 0, or all set")
+        if self.scope not in SCOPES[self.sensor]:
+            scopes = " or ".join(sorted(SCOPES[self.sensor]))
+            raise ValueError(f"sensor: {self.sensor} reads scope: {scopes}")
         return self
+
+
+REMOTE_SENSORS: frozenset[PowerSensor] = frozenset({"dcgm", "redfish"})
+"""Those that are asked over the network, so that there may be several: one per node."""
 
 
 class Instrument(Model):
@@ -189,10 +211,12 @@ class Instrument(Model):
 
     @model_validator(mode="after")
     def _asked_where_it_is(self) -> Instrument:
-        if (self.url is None) == (self.sensor in {"dcgm", "redfish"}):
+        if (self.url is None) == (self.sensor in REMOTE_SENSORS):
             raise ValueError("url goes with sensor: dcgm and sensor: redfish, and with no other")
         if (self.user_variable is None) != (self.password_variable is None):
             raise ValueError("user_variable and password_variable go together")
+        if self.user_variable is not None and self.sensor != "redfish":
+            raise ValueError("user_variable and password_variable go with sensor: redfish")
         return self
 
 
@@ -392,8 +416,17 @@ class Spec(Model):
     @model_validator(mode="after")
     def _source_of_power_is_known(self) -> Spec:
         sensor = self.setup.power.sensor
-        if sensor in {"dcgm", "redfish"} and sensor not in {i.sensor for i in self.instruments}:
+        if sensor in REMOTE_SENSORS and sensor not in {i.sensor for i in self.instruments}:
             raise ValueError(f"setup.power.sensor: {sensor} needs an instrument that says its url")
+        return self
+
+    @model_validator(mode="after")
+    def _each_instrument_once(self) -> Spec:
+        places = [(i.sensor, (i.url or "").rstrip("/")) for i in self.instruments]
+        for sensor, url in places:
+            if places.count((sensor, url)) > 1:
+                # Read twice, it would be counted twice.
+                raise ValueError(f"instruments names {f'{sensor} {url}'.strip()} more than once")
         return self
 
     @model_validator(mode="after")

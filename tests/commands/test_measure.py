@@ -5,12 +5,16 @@ import stat
 
 import pytest
 
+from tests.measure.test_begun import gpu, package, powered
+from tests.measure.test_instruments import counting, llama_cpp
 from tests.measure.test_session import Lab, lab  # noqa: F401  # a fixture
-from tests.support.runs import small_spec, small_spec_dict
+from tests.support.runs import as_written, small_spec, small_spec_dict
 from tokenwatt_site.commands import measure as command
 from tokenwatt_site.commands.verify import verify
 from tokenwatt_site.errors import EnvironmentProblem, SpecError, UsageError
 from tokenwatt_site.measure.session import Events
+from tokenwatt_site.model_shape.document import headers_digest
+from tokenwatt_site.model_shape.folder import read_model
 
 
 @pytest.fixture
@@ -170,3 +174,86 @@ def test_a_json_file_that_is_no_run_holds_no_spec(here):
     (here / "x.json").write_text("{}", encoding="utf-8")
     with pytest.raises(UsageError, match="holds no spec"):
         command.read_spec(here / "x.json")
+
+
+def model_folder(folder):
+    """A model of one tensor, as its files lie on a disk."""
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps({"model_type": "toy"}), encoding="utf-8")
+    header = {"head": {"dtype": "BF16", "shape": [4, 2], "data_offsets": [0, 16]}}
+    text = json.dumps(header).encode()
+    data = len(text).to_bytes(8, "little") + text + bytes(16)
+    (folder / "model.safetensors").write_bytes(data)
+    return headers_digest(read_model(folder))
+
+
+def test_a_run_with_every_kind_of_evidence_is_signed_and_verifies(here, lab):  # noqa: F811
+    digest = model_folder(here / "models/toy")
+    lab.meters |= {"nvml": gpu, "rapl": package}
+    lab.counters = lambda: counting(lambda: llama_cpp(lab.clock.now_ns() // 10**9, running=0))
+    instruments = [{"sensor": "rapl"}, {"sensor": "redfish", "url": "https://bmc/x"}]
+    spec = powered(
+        instruments=instruments,
+        endpoint__model_files="models/toy",
+        setup__model__digest=digest,
+        protocol__repeats=2,
+    )
+    path = here / "a.spec.yaml"
+    path.write_text(as_written(spec), encoding="utf-8")
+    model = command.read_model_files(path, command.read_spec(path))
+    out, run = measured(spec, model=model, gpus=("GPU-1",))
+    assert {entry.role for entry in run.evidence} == {
+        *("requests", "journal", "power", "power-beside-1", "engine", "model")
+    }
+    checked = verify(out)
+    assert checked.evidence.model == model
+    assert [log.sensor for log in checked.evidence.beside] == ["rapl"]
+    assert checked.claims.metric("board_power").value == pytest.approx(300)
+    assert checked.claims.metric("tokens_per_joule").value > 0
+
+    # The run file alone is enough to measure again, also where the folder is not.
+    (here / "models").rename(here / "elsewhere")
+    assert command.read_model_files(out, command.read_spec(out)) == model
+    with pytest.raises(UsageError, match=r"a\.spec\.yaml: endpoint\.model_files: is not there"):
+        command.read_model_files(path, command.read_spec(path))
+
+
+def test_a_model_whose_files_are_not_whole_is_named_with_the_file_that_is_not(here):
+    model_folder(here / "models/toy")
+    whole = (here / "models/toy/model.safetensors").read_bytes()
+    (here / "models/toy/model.safetensors").write_bytes(whole[:20])
+    path = write_spec(here / "a.spec.yaml", endpoint__model_files="models/toy")
+    told = r"a\.spec\.yaml: endpoint\.model_files: models/toy/model\.safetensors: is cut"
+    with pytest.raises(UsageError, match=told):
+        command.read_model_files(path, command.read_spec(path))
+
+
+def test_a_spec_without_model_files_reads_none(here):
+    path = write_spec(here / "a.spec.yaml")
+    assert command.read_model_files(path, command.read_spec(path)) is None
+
+
+def test_boards_are_named_by_uuids_with_commas():
+    assert command.named_boards(None, small_spec()) == ()
+    assert command.named_boards("GPU-1a, GPU-2b", powered()) == ("GPU-1a", "GPU-2b")
+    beside = small_spec(instruments=[{"sensor": "nvml"}])
+    assert command.named_boards("GPU-1a", beside) == ("GPU-1a",)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "no list of boards"),
+        ("0,1", "no list of boards"),
+        ("GPU-1,,GPU-2", "no list of boards"),
+        ("GPU-1,GPU-1", "each once"),
+    ],
+)
+def test_a_list_that_names_no_boards_is_refused(text, told):
+    with pytest.raises(UsageError, match=told):
+        command.named_boards(text, powered())
+
+
+def test_boards_are_not_named_where_nothing_reads_boards():
+    with pytest.raises(UsageError, match=r"found setup\.power\.sensor: none"):
+        command.named_boards("GPU-1", small_spec())

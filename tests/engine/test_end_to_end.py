@@ -145,6 +145,7 @@ def test_a8_tokens_come_from_usage_in_both_dialects_of_the_engine(demo_spec, eng
         alive=engine.alive,
         report=lambda _: None,
         keep=lambda _: None,
+        window=lambda *_: None,
         folder=tmp_path,
     )
     for record in offered.records:

@@ -3,7 +3,7 @@
 Prints a table to stderr and JSON to stdout. What it finds out: how often the energy counter is
 refreshed, how far the average lags behind the momentary power, how many bytes per second 100% of
 GPM's bus use are, what the board draws idle, without and with a CUDA context, and joules per bit.
-Then an engine is measured end to end, where one is installed.
+With --out an engine is measured end to end too, where one is installed.
 
 The counter is read quickly for 3 s, which a measurement never does: for its period, not for joules.
 """

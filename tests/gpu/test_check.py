@@ -108,7 +108,7 @@ def test_where_no_engine_is_installed_the_reason_is_told(
 
     found = engine.measured_end_to_end(tmp_path)
 
-    assert found == {"engine": None, "reason": "neither vLLM nor transformers serve is installed"}
+    assert found == {"engine": None, "reason": "vLLM is not installed"}
     assert json.loads((tmp_path / "random-llama-8b" / "config.json").read_text())["vocab_size"]
 
 

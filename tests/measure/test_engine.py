@@ -85,6 +85,15 @@ def test_an_engine_is_ready_when_its_health_answers_and_ends_with_all_its_childr
     assert not answers(engine.url)
 
 
+def test_all_processes_of_a_launched_engine_are_known_by_their_ids(
+    family: tuple[RunningEngine, list[int]],
+) -> None:
+    engine, pids = family
+
+    assert set(engine.processes()) == set(pids)
+    assert engine.pid in engine.processes()
+
+
 def test_no_engine_outlives_us_when_we_are_killed(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     ours = textwrap.dedent(

@@ -123,6 +123,9 @@ def test_an_engine_that_says_nothing_is_declared_only() -> None:
     assert {row.state for row in compare(spec(), silent)} == {"declared"}
 
 
+DIGEST = f"sha256:{'2' * 64}"
+
+
 def boards_spec(**changes: Any) -> Spec:
     accelerator = {
         "model": "NVIDIA H200",
@@ -133,9 +136,14 @@ def boards_spec(**changes: Any) -> Spec:
     } | changes
     return spec(
         setup__accelerator=accelerator,
+        setup__model__digest=DIGEST,
         setup__driver="595.91.07 / CUDA 13.0",
         setup__power={"sensor": "nvml", "scope": "gpu", "rate_hz": 1},
     )
+
+
+def other_h200(**changes: Any) -> Board:
+    return H200.model_copy(update={"uuid": "GPU-2"} | changes)
 
 
 def meter(*boards: Board, driver: str = "595.91.07", scope: str = "gpu") -> ScriptedMeter:
@@ -146,7 +154,7 @@ def meter(*boards: Board, driver: str = "595.91.07", scope: str = "gpu") -> Scri
 
 @pytest.mark.parametrize("model", ["NVIDIA H200", "nvidia h200", "NVIDIA H200 SXM 141GB"])
 def test_boards_and_driver_are_compared_by_either_name(model: str) -> None:
-    rows = compare(boards_spec(model=model), FACTS, meter(H200, H200))
+    rows = compare(boards_spec(model=model), FACTS, [meter(H200, other_h200())], DIGEST)
 
     assert {row.state for row in rows} == {"read back"}
 
@@ -154,24 +162,64 @@ def test_boards_and_driver_are_compared_by_either_name(model: str) -> None:
 @pytest.mark.parametrize(
     ("board", "driver", "field"),
     [
-        (H200.model_copy(update={"name": "NVIDIA H200 NVL"}), "595.91.07", "accelerator.model"),
-        (H200.model_copy(update={"limit_mw": 600_000}), "595.91.07", "power_limit_w"),
-        (H200, "595.91.08", "setup.driver"),
+        (other_h200(name="NVIDIA H200 NVL"), "595.91.07", "accelerator.model"),
+        (other_h200(limit_mw=600_000), "595.91.07", "power_limit_w"),
+        (other_h200(), "595.91.08", "setup.driver"),
     ],
 )
 def test_a_board_that_differs_is_named(board: Board, driver: str, field: str) -> None:
     with pytest.raises(ReadBackError, match=field):
-        compare(boards_spec(), FACTS, meter(H200, board, driver=driver))
+        compare(boards_spec(), FACTS, [meter(H200, board, driver=driver)])
 
 
 def test_b11_a_missing_board_is_named() -> None:
     with pytest.raises(ReadBackError, match=r"accelerator\.count"):
-        compare(boards_spec(), FACTS, meter(H200))
+        compare(boards_spec(), FACTS, [meter(H200)])
 
 
 def test_b9_a_meter_with_another_scope_is_named() -> None:
     with pytest.raises(ReadBackError, match=r"setup\.power\.scope"):
-        compare(boards_spec(), FACTS, meter(H200, H200, scope="module"))
+        compare(boards_spec(), FACTS, [meter(H200, other_h200(), scope="module")])
+
+
+def test_b2_a_board_that_two_exporters_tell_of_is_counted_once() -> None:
+    nodes = [meter(H200, other_h200()), meter(other_h200())]
+    rows = {row.field: row for row in compare(boards_spec(), FACTS, nodes)}
+
+    assert rows["setup.accelerator.count"].observed == "2"
+
+
+def test_an_exporter_of_another_kind_than_declared_is_named() -> None:
+    other = ScriptedMeter([H200, other_h200()], [], sensor="dcgm")
+
+    with pytest.raises(ReadBackError, match=r"setup\.power\.sensor.*dcgm"):
+        compare(boards_spec(), FACTS, [other])
+
+
+def test_packages_and_hosts_are_no_accelerators() -> None:
+    asked = spec(setup__power={"sensor": "rapl", "scope": "cpu", "rate_hz": 1})
+    packages = [Board(uuid="intel-rapl:0", name="package-0", limit_mw=250_000)]
+    rows = {
+        row.field: row
+        for row in compare(asked, FACTS, [ScriptedMeter(packages, [], sensor="rapl", scope="cpu")])
+    }
+
+    assert rows["setup.power.scope"].state == "read back"
+    for name in ("model", "count", "power_limit_w"):
+        assert rows[f"setup.accelerator.{name}"].state == "declared"
+
+
+def test_more_boards_than_declared_can_be_named_on_the_command_line() -> None:
+    with pytest.raises(ReadBackError, match="--gpus"):
+        compare(boards_spec(count=1), FACTS, [meter(H200, other_h200())])
+
+
+def test_the_model_is_known_by_the_headers_of_its_files() -> None:
+    rows = {row.field: row for row in compare(boards_spec(), FACTS, model_digest=DIGEST)}
+    assert rows["setup.model.digest"].state == "read back"
+
+    with pytest.raises(ReadBackError, match=r"setup\.model\.digest.*endpoint\.model_files"):
+        compare(boards_spec(), FACTS, model_digest=f"sha256:{'3' * 64}")
 
 
 def test_an_honest_engine_passes_and_fresh_prompts_stay_fresh() -> None:

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.measure.stub_engine import StubEngine, as_json, serving
+from tests.support.clock import VirtualClock
 from tests.support.runs import HELD, ToyEngine, small_spec, spec_in_mode
 from tests.support.tls import Authority, tls_before
 from tests.support.tokenizer_files import metaspace
@@ -21,15 +22,16 @@ from tokenwatt_site.errors import (
     InvalidMeasurement,
     UsageError,
 )
-from tokenwatt_site.measure import session, workfolder
+from tokenwatt_site.measure import begun, session, workfolder
 from tokenwatt_site.measure.client import Offered
 from tokenwatt_site.measure.endpoint import EngineFacts
-from tokenwatt_site.measure.power import ScriptedMeter
+from tokenwatt_site.measure.power import ScriptedMeter, opening
 from tokenwatt_site.measure.preflight import Preflight
 from tokenwatt_site.measure.session import Events, measure
 from tokenwatt_site.power_log import Board
 from tokenwatt_site.prompts import COMMON_WORDS, Ids, prompts_of
 from tokenwatt_site.records import Status
+from tokenwatt_site.spec import SCOPES
 
 LAUNCH = {"endpoint__start": "launch"}
 ATTACH = {"endpoint__start": "attach", "endpoint__url": "http://127.0.0.1:9"}
@@ -44,6 +46,9 @@ class FakeEngine:
 
     def alive(self):
         return not self.lab.dead
+
+    def processes(self):
+        return self.lab.pids
 
     def exit_text(self):
         return "ended with exit code 7"
@@ -62,7 +67,11 @@ class Lab:
         self.late_ns = 0
         self.connecting_ns = 0
         self.prompt_tokens = None
-        self.free_ns = 0
+        self.clock = VirtualClock()
+        self.origin_ns = 0
+        self.meters = {}
+        self.counters = lambda: None
+        self.pids = ()
         self.status = Status.OK
         self.held = HELD
         self.cpu_ns = 1_000
@@ -73,7 +82,26 @@ class Lab:
         self.launches += self.restarts
         yield FakeEngine(self)
 
-    def run_trial(self, _spec, realisation, _target, *, repeat, trial, rate_urps, **_options):
+    def run_clock(self, origin_ns):
+        self.origin_ns = origin_ns
+        return self.clock
+
+    def open_meters(self, spec, boards):
+        """What `opening.open_meters` does, of the meters and reasons of the lab."""
+        openers = {sensor: lambda *_, s=sensor: self.opened(s) for sensor in SCOPES}
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(opening, "_OPENERS", openers)
+            return opening.open_meters(spec, boards)
+
+    def opened(self, sensor):
+        meter = self.meters.get(sensor, "this machine has no boards")
+        if isinstance(meter, str):
+            raise EnvironmentProblem(meter)
+        return meter() if callable(meter) else meter
+
+    def run_trial(
+        self, _spec, realisation, _target, *, repeat, trial, rate_urps, window, **_options
+    ):
         self.trials += 1
         self.before_trial(self.trials)
         records = [
@@ -89,9 +117,10 @@ class Lab:
             )
             for record in ToyEngine().serve(realisation, rate_urps, repeat=repeat, trial=trial)
         ]
-        # The trials take no time here; in the evidence they follow each other.
-        epoch = max(session.time.monotonic_ns(), self.free_ns)
-        self.free_ns = epoch + max(record.end_ns for record in records)
+        epoch = self.origin_ns + self.clock.now_ns() + 20_000_000
+        due, rows = realisation.due_ns(rate_urps), realisation.scored_rows
+        window(epoch + due[rows.start], epoch + due[rows.stop - 1])
+        self.clock.pause(max(record.end_ns for record in records) / 1e9 + 0.02)
         failed = sum(record.status is not Status.OK for record in records)
         errors = (f"{failed} x HTTP 500",) if failed else ()
         client = (self.cpu_ns, 10_000, self.clock_step_ns)
@@ -107,7 +136,9 @@ def lab(monkeypatch):
     monkeypatch.setattr(session, "run_trial", lab.run_trial)
     monkeypatch.setattr(session, "read_back", lambda *_: facts)
     monkeypatch.setattr(session, "preflight", lambda *_, **__: Preflight(False, 0, 0, True))
-    monkeypatch.setattr(session, "open_meter", lambda *_: "this machine has no boards")
+    monkeypatch.setattr(begun, "open_meters", lab.open_meters)
+    monkeypatch.setattr(begun, "engine_source", lambda *_: lab.counters())
+    monkeypatch.setattr(begun, "RunClock", lab.run_clock)
     monkeypatch.setattr(session, "self_test", lambda *_: lab.held)
     return lab
 
@@ -125,7 +156,7 @@ def test_a_session_encloses_the_boundary_and_its_evidence_can_be_derived_from(la
     assert claims.metric("goodput").value > 0
     assert not measured.simulated
     assert measured.conditions.stamps == "kernel"
-    assert "no boards" in claims.metric("board_power").reason
+    assert claims.metric("board_power").reason == "the spec names no power sensor"
 
 
 def test_the_journal_opens_before_any_trial_and_closes_after_the_last(lab, tmp_path):
@@ -336,23 +367,27 @@ def test_a_moment_of_other_load_costs_one_trial_and_no_more(lab, tmp_path):
     assert verdicts.count("INVALID") == 1
 
 
-def test_power_is_sampled_around_the_trials_on_the_clock_of_the_requests(
-    lab, tmp_path, monkeypatch
-):
+def at_300_watts(at_ns):
+    return [(300_000, 1_000 + 300 * at_ns // 1_000_000)]
+
+
+POWERED = small_spec(
+    setup__power={"sensor": "nvml", "scope": "gpu", "rate_hz": 1.0},
+    setup__accelerator__model="Test board",
+    setup__accelerator__count=1,
+)
+
+
+def test_power_is_sampled_around_the_trials_on_the_clock_of_the_requests(lab, tmp_path):
     board = Board(uuid="GPU-1", name="Test board", limit_mw=700_000)
-    meter = ScriptedMeter([board], [[(300_000, 1000)], [(310_000, 2000)]])
-    monkeypatch.setattr(session, "open_meter", lambda *_: meter)
-    spec = small_spec(
-        setup__power={"sensor": "nvml", "scope": "gpu", "rate_hz": 0.001},
-        setup__accelerator__model="Test board",
-        setup__accelerator__count=1,
-    )
-    measured = run(lab, spec, tmp_path / "work")
+    lab.meters["nvml"] = lambda: ScriptedMeter([board], at_300_watts)
+    measured = run(lab, POWERED, tmp_path / "work")
     power = measured.evidence.power
-    assert [s.energy_mj for s in power.samples] == [1000, 2000]
     assert measured.conditions.board_uuids == ("GPU-1",)
     epochs = [n.data["epoch_ns"] for n in measured.evidence.journal if n.event == "trial_end"]
     assert power.samples[0].at_ns <= min(epochs)
+    claim = derive(POWERED, measured.evidence).metric("board_power")
+    assert claim.value == pytest.approx(300)
 
 
 def test_a_full_disk_is_said_before_anything_is_measured(lab, tmp_path, monkeypatch):
@@ -450,7 +485,6 @@ def test_the_key_is_in_no_file_of_a_session_over_tls_whose_engine_repeats_it(tmp
     authority = Authority(tmp_path)
     monkeypatch.setenv("ENGINE_KEY", key)
     monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
-    monkeypatch.setattr(session, "open_meter", lambda *_: "this machine has no boards")
     monkeypatch.setattr(session, "self_test", lambda *_: HELD)
     engine = StubEngine(
         get={

@@ -1,6 +1,7 @@
 """One realisation at one rate, by the real client against a server that knows the truth."""
 
 import json
+import time
 
 import pytest
 
@@ -34,6 +35,7 @@ def offered(
     alive=lambda: True,
     seen=None,
     keep=lambda _: None,
+    window=lambda *_: None,
 ):
     realisation = workload_of(spec.setup).realisation(1, lead_in=5, scored=20, tail=60)
     with SimulatedServer(script) as server:
@@ -51,6 +53,7 @@ def offered(
             alive=alive,
             report=(seen if seen is not None else []).append,
             keep=keep,
+            window=window,
             folder=None,
         )
     return realisation, result, server.log
@@ -64,6 +67,22 @@ def test_every_row_is_offered_with_its_lengths_and_answered_in_full(api):
     assert [r.output_tokens for r in scored] == [r.output_asked for r in scored]
     asked = sorted(json.loads(served.body)["max_tokens"] for served in log)
     assert asked == sorted(row.output_tokens for row in realisation.rows[: len(log)])
+
+
+def test_the_scored_window_is_told_once_before_its_first_request_is_due():
+    told = []
+    realisation, result, _ = offered(
+        spec_for(),
+        Script(ttft_ms=1, interval_ms=0.1),
+        window=lambda *edges: told.append((*edges, time.monotonic_ns())),
+    )
+    ((start_ns, end_ns, at_ns),) = told
+    due, rows = realisation.due_ns(FAST), realisation.scored_rows
+    assert (start_ns, end_ns) == (
+        result.epoch_ns + due[rows.start],
+        result.epoch_ns + due[rows.stop - 1],
+    )
+    assert at_ns < result.epoch_ns
 
 
 def test_a10_no_prompt_comes_twice_in_a_trial():

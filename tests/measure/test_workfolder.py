@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.measure.test_exchange import exchange
+from tokenwatt_site.engine_log import EngineLog, EngineSample
 from tokenwatt_site.errors import EnvironmentProblem
+from tokenwatt_site.measure.instruments import Recorded
 from tokenwatt_site.measure.workfolder import WorkFolder
+from tokenwatt_site.model_shape.document import ModelDocument, Tensor
+from tokenwatt_site.power_log import Board, DramSpan, PowerLog, PowerSample
 from tokenwatt_site.records import RequestRecord, Status, decode_requests
 
 
@@ -44,3 +49,73 @@ def test_a_folder_that_is_gone_is_named(tmp_path: Path) -> None:
         work.path.rename(tmp_path / "elsewhere")
         with pytest.raises(EnvironmentProblem, match="cannot be written"):
             keep([record()])
+
+
+S = 1_000_000_000
+GPU = Board(uuid="GPU-1", name="Toy", limit_mw=700_000)
+
+
+def power(board: Board, at_ns: int) -> PowerLog:
+    samples = (PowerSample(at_ns, 0, 300_000, at_ns // 1000),)
+    spans = (DramSpan(board=0, start_ns=at_ns, end_ns=at_ns + S, ppm=1),)
+    return PowerLog("nvml", "gpu", S, None, (board,), samples, spans)
+
+
+def engine(at_ns: int, **names: str) -> EngineLog:
+    return EngineLog(names, (EngineSample(at_ns, steps=at_ns),))
+
+
+def launch(work: WorkFolder, recorded: Recorded) -> None:
+    work.journal.append("launch", repeat=1)
+    work.keep_recorded(recorded)
+
+
+def test_what_launches_recorded_is_joined_by_instrument(tmp_path: Path) -> None:
+    host = replace(power(GPU, S), sensor="redfish", scope="host")
+    package = replace(host, sensor="rapl", scope="cpu")
+    with work_folder(tmp_path) as work:
+        assert work.boards() is None
+        launch(work, Recorded(power(GPU, 1 * S), ((2, host), (10, package)), engine(S, steps="a")))
+        launch(work, Recorded(power(GPU, 5 * S), ((2, host),), engine(5 * S, running="b")))
+        evidence = work.evidence()
+
+        assert work.boards() == (GPU,)
+        assert evidence.power is not None
+        assert [sample.at_ns for sample in evidence.power.samples] == [1 * S, 5 * S]
+        assert [span.start_ns for span in evidence.power.spans] == [1 * S, 5 * S]
+        assert [log.sensor for log in evidence.beside] == ["redfish", "rapl"]
+        assert [len(log.samples) for log in evidence.beside] == [2, 1]
+        assert evidence.engine is not None
+        assert evidence.engine.names == {"steps": "a", "running": "b"}
+        assert [sample.steps for sample in evidence.engine.samples] == [1 * S, 5 * S]
+
+
+def test_a_folder_in_which_nothing_was_read_has_no_logs(tmp_path: Path) -> None:
+    with work_folder(tmp_path) as work:
+        launch(work, Recorded(None, (), None))
+        evidence = work.evidence()
+
+        assert (evidence.power, evidence.beside, evidence.engine) == (None, (), None)
+        assert evidence.model is None
+
+
+def test_a_board_is_the_same_by_its_uuid_and_name_whatever_else_changed(tmp_path: Path) -> None:
+    with work_folder(tmp_path) as work:
+        launch(work, Recorded(power(GPU, S), (), None))
+        busy = GPU.model_copy(update={"others": 2, "limit_mw": 600_000})
+        launch(work, Recorded(power(busy, 5 * S), (), None))
+        assert work.boards() == (GPU,)
+        launch(work, Recorded(power(GPU.model_copy(update={"name": "x"}), 9 * S), (), None))
+        with pytest.raises(EnvironmentProblem, match="changed between launches"):
+            work.evidence()
+
+
+def test_the_files_of_a_model_are_kept_as_they_were(tmp_path: Path) -> None:
+    model = ModelDocument({"model_type": "toy"}, None, (Tensor("head", "BF16", (3, 4)),))
+    with work_folder(tmp_path) as work:
+        assert work.model() is None
+        work.keep_model(model)
+        work.keep_model(model)
+        assert work.evidence().model == model
+        with pytest.raises(EnvironmentProblem, match="other model files"):
+            work.keep_model(replace(model, tensors=()))

@@ -127,7 +127,7 @@ def as_written(spec: Spec) -> str:
     def told(value: Any) -> Any:
         if isinstance(value, dict):
             return {key: told(item) for key, item in value.items() if item is not None}
-        return value
+        return [told(item) for item in value] if isinstance(value, list) else value
 
     return json.dumps(told(spec.to_json()))
 

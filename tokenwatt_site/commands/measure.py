@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -19,6 +20,7 @@ from tokenwatt_site.canonical import canonical_bytes, load_json, read_file
 from tokenwatt_site.claims import derive
 from tokenwatt_site.commands.output import not_written, require_absent
 from tokenwatt_site.commands.verify import verify
+from tokenwatt_site.engine_log import encode_engine
 from tokenwatt_site.errors import (
     EnvironmentProblem,
     InputError,
@@ -34,11 +36,13 @@ from tokenwatt_site.journal import head
 from tokenwatt_site.measure.session import Events, kept, measure
 from tokenwatt_site.measure.tokenizer import prompts_by_file
 from tokenwatt_site.measure.workfolder import Measured
+from tokenwatt_site.model_shape.document import ModelDocument, decode_model, encode_model
+from tokenwatt_site.model_shape.folder import read_model
 from tokenwatt_site.power_log import encode_power
 from tokenwatt_site.records import encode_requests
 from tokenwatt_site.run import Run
 from tokenwatt_site.schema import validation_problems
-from tokenwatt_site.spec import Role, Spec, load_spec, parse_spec
+from tokenwatt_site.spec import GPU_SCOPES, Role, Spec, load_spec, parse_spec
 from tokenwatt_site.trace import MAX_TRACE_BYTES, Trace
 from tokenwatt_site.trace import parse as parse_trace
 from tokenwatt_site.trust.keyring import key_folder, own_key
@@ -115,7 +119,7 @@ def read_trace(name: Path, spec: Spec) -> Trace | None:
         return None
     if path.suffix == ".json":
         source = f"{path}: trace"
-        data = fetch(path.parent, _trace_entry(path))
+        data = fetch(path.parent, _entry(path, "trace", "the trace that it plays"))
     else:
         file = path.parent / spec.trace
         source, data = str(file), _read_trace_file(path, file)
@@ -147,14 +151,97 @@ def _read_trace_file(spec_path: Path, file: Path) -> bytes:
         ) from error
 
 
-def _trace_entry(path: Path) -> EvidenceFile:
+def read_model_files(name: Path, spec: Spec) -> ModelDocument | None:
+    """Return the files of `endpoint.model_files`; None: the spec names none.
+
+    A run file brings them as evidence, which counts where the folder is not here.
+
+    Args:
+        name: the spec or the run file, as given to `read_spec`.
+        spec: what `read_spec` made of it.
+
+    Raises:
+        UsageError: they are not there, or not whole.
+    """
+    if spec.endpoint.model_files is None:
+        return None
+    folder, path = Path(spec.endpoint.model_files), find_spec(name)
+    if path.suffix == ".json" and not folder.exists():
+        return decode_model(
+            fetch(path.parent, _entry(path, "model", "the files of its model")),
+            source=f"{path}: model",
+        )
+    if not folder.exists():
+        raise UsageError(
+            Problem(
+                "is not there",
+                file=str(path),
+                field=_MODEL_FILES,
+                found=str(folder),
+                expected="the folder of the model's config.json, from the folder of this command",
+            )
+        )
+    try:
+        return read_model(folder)
+    except InputError as error:
+        raise UsageError(
+            *(
+                replace(
+                    p,
+                    what=": ".join(part for part in (p.file, p.field, p.what) if part),
+                    file=str(path),
+                    field=_MODEL_FILES,
+                )
+                for p in error.problems
+            )
+        ) from error
+
+
+_MODEL_FILES = "endpoint.model_files"
+
+
+def named_boards(text: str | None, spec: Spec) -> tuple[str, ...]:
+    """Return the boards that `--gpus` names: UUIDs, or as much of them as tells them apart.
+
+    Raises:
+        UsageError: an empty name, one twice, or nothing reads boards that could be named.
+    """
+    if text is None:
+        return ()
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(_BOARD.fullmatch(name) for name in names) or len(set(names)) != len(names):
+        raise UsageError(
+            Problem(
+                "is no list of boards",
+                field="--gpus",
+                found=repr(text)[:200],
+                expected="UUIDs as the driver tells them, each once, with commas between",
+            )
+        )
+    if not GPU_SCOPES & {spec.setup.power.scope} and "nvml" not in {
+        instrument.sensor for instrument in spec.instruments
+    }:
+        raise UsageError(
+            Problem(
+                "names boards, and no instrument of the spec reads boards",
+                field="--gpus",
+                found=f"setup.power.sensor: {spec.setup.power.sensor}",
+                remedy="Set setup.power in the spec, or leave --gpus out.",
+            )
+        )
+    return names
+
+
+_BOARD = re.compile(r"[A-Za-z0-9][A-Za-z0-9/_.:-]{2,99}")
+
+
+def _entry(path: Path, role: str, what: str) -> EvidenceFile:
+    """Return the entry of a run file's evidence that has this role."""
     entries = load_json(read_file(path), source=str(path)).get("evidence")
     listed = entries if isinstance(entries, list) else []
-    found = [e for e in listed if isinstance(e, dict) and e.get("role") == "trace"]
+    found = [e for e in listed if isinstance(e, dict) and e.get("role") == role]
     if len(found) != 1:
-        raise InputError(
-            Problem("does not name the trace that it plays", file=str(path), field="evidence")
-        )
+        raise InputError(Problem(f"does not name {what}", file=str(path), field="evidence"))
     try:
         return EvidenceFile.model_validate_json(canonical_bytes(found[0]))
     except ValidationError as error:
@@ -200,6 +287,8 @@ def measure_and_sign(
     events: Events,
     *,
     trace: Trace | None = None,
+    model: ModelDocument | None = None,
+    gpus: Sequence[str] = (),
     out: Path | None = None,
 ) -> tuple[Path, Run]:
     """Measure, derive, sign, and write the run file with its evidence beside it.
@@ -209,6 +298,8 @@ def measure_and_sign(
         folder: work in progress; reopened when it holds the same measurement.
         events: where progress goes.
         trace: what `read_trace` gave; None where the folder is reopened.
+        model: what `read_model_files` gave; as `trace`.
+        gpus: boards of the engine, by UUID; as `trace`.
         out: the run file; default runs/<configuration>/<12 hex of run_id>.json.
 
     Raises:
@@ -225,7 +316,7 @@ def measure_and_sign(
     _require_writable(target)
     signer = own_key(key_folder(os.environ))
     try:
-        measured = measure(spec, folder, events, trace)
+        measured = measure(spec, folder, events, trace, model=model, gpus=gpus)
     except (EnvironmentProblem, Interrupted) as error:
         raise type(error)(*error.problems, *_kept(spec, folder, signer, out)) from error
     try:
@@ -276,6 +367,12 @@ def _sign(measured: Measured, target: Path, signer: Ed25519PrivateKey) -> Run:
     ]
     if evidence.power is not None:
         pieces.append(("power", encode_power(evidence.power)))
+    for number, log in enumerate(evidence.beside, 1):
+        pieces.append((f"power-beside-{number}", encode_power(log)))
+    if evidence.engine is not None:
+        pieces.append(("engine", encode_engine(evidence.engine)))
+    if evidence.model is not None:
+        pieces.append(("model", encode_model(evidence.model)))
     if evidence.trace is not None:
         pieces.append(("trace", evidence.trace.data))
     files: tuple[EvidenceFile, ...] = tuple(

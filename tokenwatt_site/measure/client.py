@@ -17,7 +17,7 @@ from __future__ import annotations
 import gc
 import time
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -84,6 +84,7 @@ def offer(
     watch_every_ns: int = 500_000_000,
     idle_timeout_ns: int = _IDLE_TIMEOUT_NS,
     folder: Path | None = None,
+    begins: Callable[[int], None] = lambda _: None,
 ) -> Offered:
     """Send `plan` to `target` and return what was seen.
 
@@ -101,6 +102,7 @@ def offer(
             its first byte a request may wait in the engine's queue for as long as it takes.
         folder: where a file may grow with what is read faster than it is parsed; None: the
             system's folder for such files.
+        begins: told `Offered.epoch_ns` a moment before it; must return at once.
 
     Raises:
         UsageError: the host has no address, or the variable of the key is not set.
@@ -119,7 +121,7 @@ def offer(
     collecting = gc.isenabled()
     gc.disable()  # a collection stops the reader for milliseconds
     try:
-        return state.run(watch, watch_every_ns)
+        return state.run(watch, watch_every_ns, begins)
     finally:
         state.close()
         if collecting:
@@ -160,13 +162,14 @@ class _Trial:
         self._empty_ns = 0  # what came before is read
         self._next_ns = _NEVER_NS
 
-    def run(self, watch: Watch, watch_every_ns: int) -> Offered:
+    def run(self, watch: Watch, watch_every_ns: int, begins: Callable[[int], None]) -> Offered:
         self._pool.preconnect(len(self._plan))
         self._clock = ClockPair.read()
         self._epoch_ns = time.monotonic_ns() + _LEAD_NS
         self._real_epoch_ns = self._epoch_ns + self._clock.offset_ns
         self._empty_ns = self._now()
         self._next_ns = self._due_next()
+        begins(self._epoch_ns)
         cpu_ns = time.thread_time_ns()
         stopped = self._loop(Watcher(self, watch, watch_every_ns))
         cpu_ns = time.thread_time_ns() - cpu_ns

@@ -65,6 +65,10 @@ class RunningEngine:
         except OSError:
             return False
 
+    def processes(self) -> tuple[int, ...]:
+        """Return the ids of the processes of a launched engine; empty where it is attached."""
+        return self._process.descendants() if self._process is not None else ()
+
     def exit_text(self) -> str | None:
         """Say how the launched engine ended, with the last lines of its log; None: it did not."""
         if self._process is None or (text := self._process.exit_text()) is None:
@@ -223,6 +227,19 @@ class _Process:
             else:
                 self._exit_text = f"ended with exit code {rest}"
         return self._exit_text
+
+    def descendants(self) -> tuple[int, ...]:
+        """Return the ids of all processes below the guardian, as /proc tells them now."""
+        children: dict[int, list[int]] = {}
+        for file in Path("/proc").glob("[0-9]*/stat"):
+            # The name in parentheses may hold anything; the parent stands second after it.
+            with suppress(OSError, IndexError, ValueError):
+                parent = int(file.read_bytes().rpartition(b")")[2].split()[1])
+                children.setdefault(parent, []).append(int(file.parent.name))
+        found = list(children.get(self._guardian.pid, ()))
+        for pid in found:  # grows while it is gone through
+            found += children.get(pid, ())
+        return tuple(sorted(found))
 
     def _next_line(self, *, timeout_s: float) -> str | None:
         """Return the next status line, "" at the end of them, None when there is none yet."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from tokenwatt_site import accelerators
@@ -12,10 +12,11 @@ from tokenwatt_site.canonical import clean_text
 from tokenwatt_site.errors import EngineError, EnvironmentProblem, Problem, ReadBackError
 from tokenwatt_site.measure.descriptors import allow
 from tokenwatt_site.measure.endpoint import EngineFacts, Prober, Reply
+from tokenwatt_site.measure.instruments import merged_boards
 from tokenwatt_site.measure.power import PowerMeter
 from tokenwatt_site.power_log import Board
 from tokenwatt_site.run import ReadBack
-from tokenwatt_site.spec import NOT_RECORDED, Accelerator, Protocol, Spec
+from tokenwatt_site.spec import GPU_SCOPES, NOT_RECORDED, Accelerator, Protocol, Spec
 
 _UNKNOWN_MODEL = "tokenwatt-no-such-model"
 _ENDS_SOON = "Answer with one word. Question: Is water wet? Answer:"
@@ -26,7 +27,10 @@ _OTHER_DESCRIPTORS = 128  # files, pipes, the control connection, spare connecti
 
 
 def compare(
-    spec: Spec, facts: EngineFacts, meter: PowerMeter | None = None
+    spec: Spec,
+    facts: EngineFacts,
+    meters: Sequence[PowerMeter] = (),
+    model_digest: str | None = None,
 ) -> tuple[ReadBack, ...]:
     """Hold the spec against what engine and driver say.
 
@@ -35,15 +39,19 @@ def compare(
     Args:
         spec: what was declared.
         facts: what the engine says of itself.
-        meter: the instrument on the boards; None leaves them declared.
+        meters: the instruments of `setup.power.sensor`; without them it stays declared.
+        model_digest: that of the headers of the model's files, where they were there.
 
     Raises:
         ReadBackError: every field that differs, with declared and observed.
     """
     setup, engine = spec.setup, spec.setup.engine
     models = ", ".join(facts.models) or None
-    driver = meter.driver if meter else None
-    scope = meter.scope if meter else None
+    power = setup.power
+    sensor = _joined({meter.sensor for meter in meters})
+    scope = _joined({meter.scope for meter in meters})
+    driver = _joined({meter.driver for meter in meters if meter.driver})
+    boards = merged_boards(meters) if power.scope in GPU_SCOPES else ()
     rows = [
         ("setup.engine.name", engine.name, facts.name, _same_text(engine.name, facts.name)),
         ("setup.engine.version", engine.version, facts.version, engine.version == facts.version),
@@ -55,8 +63,15 @@ def compare(
             driver,
             driver in re.split(r"[\s,/()]+", setup.driver),
         ),
-        ("setup.power.scope", setup.power.scope, scope, setup.power.scope == scope),
-        *_board_rows(setup.accelerator, meter.boards() if meter else ()),
+        ("setup.power.sensor", power.sensor, sensor, power.sensor == sensor),
+        ("setup.power.scope", power.scope, scope, power.scope == scope),
+        *_board_rows(setup.accelerator, boards),
+        (
+            "setup.model.digest",
+            setup.model.digest,
+            model_digest,
+            setup.model.digest == model_digest,
+        ),
     ]
     problems = [
         Problem(
@@ -64,7 +79,7 @@ def compare(
             field=field,
             found=f"{observed} (observed)",
             expected=f"{declared} (declared)",
-            remedy="Correct the spec, or start the engine that it describes.",
+            remedy=_REMEDIES.get(field, "Correct the spec, or start the engine that it describes."),
         )
         for field, declared, observed, equal in rows
         if observed is not None and declared != NOT_RECORDED and not equal
@@ -80,6 +95,16 @@ def compare(
         )
         for field, declared, observed, _ in rows
     )
+
+
+_REMEDIES = {
+    "setup.accelerator.count": "Name the engine's boards with --gpus, or correct the spec.",
+    "setup.model.digest": "Correct the spec, or endpoint.model_files.",
+}
+
+
+def _joined(told: Collection[str]) -> str | None:
+    return ", ".join(sorted(told)) or None
 
 
 def _board_rows(

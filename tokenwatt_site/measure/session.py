@@ -7,16 +7,13 @@ again from its start, and its trials stay in the journal.
 
 from __future__ import annotations
 
-import secrets
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from tokenwatt_site import __version__
 from tokenwatt_site.errors import (
     EngineError,
     EnvironmentProblem,
@@ -27,19 +24,21 @@ from tokenwatt_site.errors import (
 from tokenwatt_site.goodput import bracket
 from tokenwatt_site.journal import Entry
 from tokenwatt_site.measure import search
+from tokenwatt_site.measure.begun import begin
 from tokenwatt_site.measure.client import Target
 from tokenwatt_site.measure.clock import utc_now
 from tokenwatt_site.measure.credential import authorisation
 from tokenwatt_site.measure.endpoint import read_back
 from tokenwatt_site.measure.engine import RunningEngine, attach, launch
 from tokenwatt_site.measure.headroom import held_text, require_start
-from tokenwatt_site.measure.power import PowerMeter, Sampler, open_meter
+from tokenwatt_site.measure.instruments import Instruments
 from tokenwatt_site.measure.preflight import compare, preflight
 from tokenwatt_site.measure.selftest import self_test
 from tokenwatt_site.measure.tokenizer import prompts_for
 from tokenwatt_site.measure.trial import Progress, run_trial
-from tokenwatt_site.measure.workfolder import Measured, WorkFolder
-from tokenwatt_site.prompts import SEED_RULE, Prompts, Words, trial_key
+from tokenwatt_site.measure.workfolder import Measured, WorkFolder, require_same_boards
+from tokenwatt_site.model_shape.document import ModelDocument, headers_digest
+from tokenwatt_site.prompts import Prompts, Words, trial_key
 from tokenwatt_site.records import Status
 from tokenwatt_site.run import SelfTest
 from tokenwatt_site.spec import Spec
@@ -64,7 +63,15 @@ MAX_SILENT = 2
 """After so many trials without one whole answer the engine is at fault, not the rate."""
 
 
-def measure(spec: Spec, folder: Path, events: Events, trace: Trace | None = None) -> Measured:
+def measure(
+    spec: Spec,
+    folder: Path,
+    events: Events,
+    trace: Trace | None = None,
+    *,
+    model: ModelDocument | None = None,
+    gpus: Sequence[str] = (),
+) -> Measured:
     """Run the protocol of `spec`, or what is missing of it, in `folder`.
 
     Args:
@@ -72,10 +79,12 @@ def measure(spec: Spec, folder: Path, events: Events, trace: Trace | None = None
         folder: work in progress; what is there is kept.
         events: where progress goes.
         trace: the trace that `spec` plays; may be left out where `folder` has it already.
+        model: the files of `endpoint.model_files`; as `trace`.
+        gpus: boards of the engine, by UUID; left out where `folder` has a measurement.
 
     Raises:
-        UsageError: the variable of the key is not set, or the trace is not the one of the spec or
-            too short; nothing is begun.
+        UsageError: the variable of a key, user or password is not set, no board has such a name, or
+            the trace is not the one of the spec or too short; nothing is begun.
         EnvironmentProblem: engine, disk or machine; what was measured is kept in `folder`.
         InvalidMeasurement: the same rate was INVALID MAX_INVALID times.
         Interrupted: by the user.
@@ -84,7 +93,9 @@ def measure(spec: Spec, folder: Path, events: Events, trace: Trace | None = None
     with WorkFolder(folder, utc_now) as work:
         if trace is not None:
             work.keep_trace(trace)
-        _Session(spec, work, events).run()
+        if model is not None:
+            work.keep_model(model)
+        _Session(spec, work, events, gpus).run()
         return work.measured(spec)
 
 
@@ -104,6 +115,7 @@ class _Launched:
     realisation: Realisation
     self_test: SelfTest
     prompts: Prompts
+    instruments: Instruments
 
     @property
     def chat_overhead(self) -> int:
@@ -111,53 +123,14 @@ class _Launched:
 
 
 class _Session:
-    def __init__(self, spec: Spec, work: WorkFolder, events: Events) -> None:
+    def __init__(self, spec: Spec, work: WorkFolder, events: Events, gpus: Sequence[str]) -> None:
         self._spec = spec
         self._events = events
         self._workload = workload_of(spec.setup, work.trace())
         require_playable(spec, self._workload)
-        opened = open_meter(spec.setup.power.sensor, spec.setup.accelerator.count)
-        self._meter: PowerMeter | None = None if isinstance(opened, str) else opened
         self.work = work
         self._journal = work.journal
-        if self._meter is None and spec.setup.power.sensor != "none":
-            events.say(f"power is not covered: {opened}")
-        if not self._journal.lines:
-            self._open(opened if isinstance(opened, str) else None)
-        opening = self._journal.lines[0].data
-        if opening.get("spec") != spec.to_json():
-            raise EnvironmentProblem(
-                Problem(
-                    "holds the measurement of another spec",
-                    file=str(work.path),
-                    remedy="Give the spec that it was started with, or start a new measurement.",
-                )
-            )
-        self._nonce = str(opening["nonce"])
-        self._origin_ns = int(str(opening["origin_ns"]))
-        if time.monotonic_ns() < self._origin_ns:
-            raise EnvironmentProblem(
-                Problem(
-                    "was begun before this machine was restarted, and its clock is gone",
-                    file=str(work.path),
-                    remedy="Start a new measurement.",
-                )
-            )
-
-    def _open(self, power_reason: str | None) -> None:
-        spec = self._spec
-        self._journal.append(
-            "open",
-            configuration=spec.configuration_id,
-            spec=spec.to_json(),
-            workload=spec.setup.workload.hash,
-            seed_rule=SEED_RULE,
-            nonce=secrets.token_hex(32),
-            # A monotonic clock passes 2^53 ns after 104 days, so it travels as text.
-            origin_ns=str(time.monotonic_ns()),
-            power_reason=power_reason,
-            tool=__version__,
-        )
+        self._begun = begin(spec, work, gpus, events.say)
 
     def run(self) -> None:
         """Do the repeats that have no end line yet."""
@@ -166,9 +139,13 @@ class _Session:
             for repeat in range(1, spec.protocol.repeats + 1):
                 if repeat in done:
                     continue
-                with self._engine() as engine:
-                    self._repeat(repeat, engine)
-                self._journal.append("repeat_end", repeat=repeat)
+                with self._engine() as engine, self._instruments(engine) as instruments:
+                    launched = self._launched(repeat, engine, instruments)
+                    with self._reading(instruments) as hung:
+                        self._idle(launched, "before")
+                        self._search(launched)
+                        self._idle(launched, "after")
+                self._journal.append("repeat_end", repeat=repeat, hung=hung)
                 if spec.endpoint.start == "attach" and repeat < spec.protocol.repeats:
                     self._ask_for_restart(repeat)
         except KeyboardInterrupt:
@@ -202,14 +179,26 @@ class _Session:
             ready_timeout_s=spec.endpoint.ready_timeout_s,
         )
 
-    def _repeat(self, repeat: int, engine: RunningEngine) -> None:
+    def _instruments(self, engine: RunningEngine) -> AbstractContextManager[Instruments]:
+        return closing(self._begun.instruments(self._spec, engine))
+
+    def _launched(self, repeat: int, engine: RunningEngine, instruments: Instruments) -> _Launched:
+        """Compare the engine with the spec, and do all that goes before its trials."""
         spec, protocol = self._spec, self._spec.protocol
         self._require_new_launch(repeat, engine)
+        if (before := self.work.boards()) is not None:
+            require_same_boards(before, instruments.boards)
         facts = read_back(engine.url, spec.endpoint.api_key_variable)
-        read_back_rows = compare(spec, facts, self._meter)
+        model = self.work.model()
+        read_back_rows = compare(
+            spec,
+            facts,
+            instruments.primary,
+            headers_digest(model) if model is not None else None,
+        )
         # Fresh for every launch: an attached engine may still hold what an earlier one asked.
         launches = sum(line.event == "launch" for line in self._journal.lines)
-        key = trial_key(self._nonce, spec.configuration_id, repeat, -launches)
+        key = trial_key(self._begun.nonce, spec.configuration_id, repeat, -launches)
         if spec.endpoint.prompt_kind == "text" and spec.endpoint.tokenizer is None:
             self._events.say("asking the engine's /tokenize which words are one token each")
         prompts = prompts_for(spec.endpoint, engine.url)
@@ -258,8 +247,20 @@ class _Session:
                 f"repeat {repeat} starts again, on one launch: {broken_off} earlier trials stay,"
                 " INVALID"
             )
-        with self._sampling():
-            self._search(_Launched(launch_line, repeat, engine, realisation, held, prompts))
+        return _Launched(launch_line, repeat, engine, realisation, held, prompts, instruments)
+
+    def _idle(self, launched: _Launched, when: Literal["before", "after"]) -> None:
+        """Read what the engine draws with its model loaded and no request."""
+        instruments = launched.instruments
+        if not instruments.has_power:
+            return
+        self._events.say(f"reading the power of the idle engine, {when} the trials")
+        if (span := instruments.idle()) is None:
+            self._events.say("the engine goes on computing without a request, so it is never idle")
+            return
+        self._journal.append(
+            "idle", repeat=launched.repeat, when=when, start_ns=span[0], end_ns=span[1]
+        )
 
     def _require_new_launch(self, repeat: int, engine: RunningEngine) -> None:
         starts = {
@@ -361,7 +362,7 @@ class _Session:
             repeat=launched.repeat,
             trial=number,
             rate_urps=rate_urps,
-            nonce=self._nonce,
+            nonce=self._begun.nonce,
             prompts=launched.prompts,
             chat_overhead=launched.chat_overhead,
             trials_left=trials_left,
@@ -369,14 +370,18 @@ class _Session:
             alive=engine.alive if spec.endpoint.start == "launch" else lambda: True,
             report=self._events.progress,
             keep=self.work.begin_requests(number),
+            window=lambda start_ns, end_ns: launched.instruments.window(
+                start_ns - self._begun.origin_ns, end_ns - self._begun.origin_ns
+            ),
             folder=self.work.path,
         )
+        launched.instruments.no_window()
         self.work.keep_requests(number, offered.records)
         end = self._journal.append(
             "trial_end",
             repeat=launched.repeat,
             trial=number,
-            epoch_ns=offered.epoch_ns - self._origin_ns,
+            epoch_ns=offered.epoch_ns - self._begun.origin_ns,
             engine_alive=engine.alive(),
             stamps=offered.stamps,
             errors=list(offered.errors),
@@ -396,20 +401,19 @@ class _Session:
         return bracket(rates["PASS"], rates["FAIL"])[0]
 
     @contextmanager
-    def _sampling(self) -> Iterator[None]:
-        if self._meter is None:
-            yield
-            return
-        sampler = Sampler(
-            self._meter,
-            self._spec.setup.power.rate_hz,
-            now_ns=lambda: time.monotonic_ns() - self._origin_ns,
-        )
-        sampler.start()
+    def _reading(self, instruments: Instruments) -> Iterator[list[str]]:
+        """Read the instruments and keep what they read, whatever ends the launch.
+
+        The list names in the end those that hung: their logs end before.
+        """
+        hung: list[str] = []
         try:
-            yield
+            with instruments.running(hung.extend):
+                yield hung
         finally:
-            self.work.keep_power(sampler.stop())
+            self.work.keep_recorded(instruments.recorded())
+            for name in hung:
+                self._events.say(f"{name} does not answer any more; what was read of it is kept")
 
 
 def _mended(found: Fault) -> str:

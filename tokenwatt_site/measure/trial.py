@@ -88,6 +88,7 @@ def run_trial(
     alive: Callable[[], bool],
     report: Callable[[Progress], None],
     keep: Callable[[Sequence[RequestRecord]], None],
+    window: Callable[[int, int], None],
     folder: Path,
 ) -> Offered:
     """Offer `realisation` at `rate_urps` until the verdict is certain.
@@ -110,6 +111,8 @@ def run_trial(
         report: takes the progress, about twice a second; must return at once.
         keep: takes records as their requests end, about twice a second, and of a trial that is
             broken off also those of the requests that were open.
+        window: told start and end of the scored window on the clock of `time.monotonic_ns`, a
+            moment before the load begins; must return at once.
         folder: see `offer`.
 
     Raises:
@@ -120,6 +123,7 @@ def run_trial(
         spec, realisation, rate_urps, key=key, prompts=prompts, chat_overhead=chat_overhead
     )
     standing = _Standing(spec.setup.slo, realisation)
+    scored_rows = realisation.scored_rows
 
     def watch(now_ns: int, ended: Sequence[RequestRecord], still: Sequence[RequestRecord]) -> bool:
         keep(ended)
@@ -152,6 +156,10 @@ def run_trial(
             request_timeout_ns=round(spec.protocol.request_timeout_s * 1e9),
             watch=watch,
             folder=folder,
+            begins=lambda epoch_ns: window(
+                epoch_ns + plan[scored_rows.start].due_ns,
+                epoch_ns + plan[scored_rows.stop - 1].due_ns,
+            ),
         )
     except KeyboardInterrupt:
         keep(standing.still)

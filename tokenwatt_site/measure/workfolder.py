@@ -1,4 +1,7 @@
-"""The folder of a measurement in progress: journal, trace, requests by trial, power by launch."""
+"""The folder of a measurement in progress.
+
+Journal, trace and model files; requests by trial; power and the engine's counters by launch.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,13 @@ from typing import Self
 
 from tokenwatt_site import __version__
 from tokenwatt_site.canonical import canonical_bytes, read_file
+from tokenwatt_site.engine_log import EngineLog, decode_engine, encode_engine
 from tokenwatt_site.errors import EnvironmentProblem, Problem
+from tokenwatt_site.evidence import MAX_EVIDENCE_BYTES
 from tokenwatt_site.journal import Journal
-from tokenwatt_site.power_log import PowerLog, decode_power, encode_power
+from tokenwatt_site.measure.instruments import Recorded
+from tokenwatt_site.model_shape.document import ModelDocument, decode_model, encode_model
+from tokenwatt_site.power_log import Board, PowerLog, decode_power, encode_power
 from tokenwatt_site.records import RequestRecord, RequestWriter, decode_requests, encode_requests
 from tokenwatt_site.run import Conditions, ReadBack
 from tokenwatt_site.spec import Spec
@@ -26,6 +33,9 @@ from tokenwatt_site.trials import Evidence, Told
 
 MIN_FREE_BYTES = 64 << 20
 TRACE_FILE = "trace.jsonl"
+MODEL_FILE = "model.jsonl"
+
+_POWER = "power-[0-9][0-9][0-9][0-9]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +109,45 @@ class WorkFolder:
     def _running(self, trial: int) -> Path:
         return self.path / f"requests-{trial:04d}.running.jsonl"
 
-    def keep_power(self, log: PowerLog) -> None:
-        launches = sum(line.event == "launch" for line in self.journal.lines)
-        self._write(f"power-{launches:04d}.jsonl", encode_power(log))
+    def keep_recorded(self, recorded: Recorded) -> None:
+        """Keep what was read beside the load of the last launch in the journal."""
+        launch = f"{sum(line.event == 'launch' for line in self.journal.lines):04d}"
+        if recorded.power is not None:
+            self._write(f"power-{launch}.jsonl", encode_power(recorded.power))
+        for number, log in recorded.beside:
+            self._write(f"power-{launch}-beside-{number}.jsonl", encode_power(log))
+        if recorded.engine is not None:
+            self._write(f"engine-{launch}.jsonl", encode_engine(recorded.engine))
+
+    def boards(self) -> tuple[Board, ...] | None:
+        """Return the boards of the launches so far; None: none was read.
+
+        Raises:
+            EnvironmentProblem: they are not the same in all of them.
+        """
+        log = self._power(_POWER)
+        return None if log is None else log.boards
+
+    def keep_model(self, model: ModelDocument) -> None:
+        """Keep the model's own files, so that the folder alone is enough to go on.
+
+        Raises:
+            EnvironmentProblem: those of another model are kept already.
+        """
+        kept = self.model()
+        if kept is None:
+            self._write(MODEL_FILE, encode_model(model))
+        elif kept != model:
+            raise EnvironmentProblem(
+                Problem("holds the measurement of other model files", file=str(self.path))
+            )
+
+    def model(self) -> ModelDocument | None:
+        """Return the model's files as they are kept; None: there are none."""
+        path = self.path / MODEL_FILE
+        if not path.exists():
+            return None
+        return decode_model(read_file(path, limit=MAX_EVIDENCE_BYTES), source=str(path))
 
     def keep_trace(self, trace: Trace) -> None:
         """Keep what is played, so that the folder alone is enough to go on.
@@ -132,7 +178,19 @@ class WorkFolder:
             path = self.path / f"requests-{number:04d}.jsonl"
             records += decode_requests(path.read_bytes(), source=str(path))
         lines = tuple(self.journal.lines)
-        return Evidence(lines, tuple(records), self._power(), self.trace())
+        beside = {
+            int(path.stem.rpartition("-")[2]) for path in self.path.glob("power-*-beside-*.jsonl")
+        }
+        logs = (self._power(f"{_POWER}-beside-{number}") for number in sorted(beside))
+        return Evidence(
+            journal=lines,
+            requests=tuple(records),
+            power=self._power(_POWER),
+            trace=self.trace(),
+            beside=tuple(log for log in logs if log is not None),
+            engine=self._engine(),
+            model=self.model(),
+        )
 
     def measured(self, spec: Spec) -> Measured:
         """Return all evidence of a session that ended and the conditions it ran under."""
@@ -161,19 +219,28 @@ class WorkFolder:
             journal_bytes=(self.path / "journal.jsonl").read_bytes(),
         )
 
-    def _power(self) -> PowerLog | None:
+    def _power(self, name: str) -> PowerLog | None:
+        """Join the logs of one instrument over all launches."""
         logs = [
             decode_power(path.read_bytes(), source=str(path))
-            for path in sorted(self.path.glob("power-*.jsonl"))
+            for path in sorted(self.path.glob(f"{name}.jsonl"))
         ]
         if not logs:
             return None
-        if any(log.boards != logs[0].boards for log in logs):
-            raise EnvironmentProblem(
-                Problem("the boards changed between repeats", file=str(self.path))
-            )
+        for log in logs:
+            require_same_boards(logs[0].boards, log.boards)
         samples = tuple(sample for log in logs for sample in log.samples)
         return replace(logs[0], samples=samples, spans=tuple(s for log in logs for s in log.spans))
+
+    def _engine(self) -> EngineLog | None:
+        logs = [
+            decode_engine(path.read_bytes(), source=str(path))
+            for path in sorted(self.path.glob("engine-*.jsonl"))
+        ]
+        if not logs:
+            return None
+        names = {column: name for log in logs for column, name in log.names.items()}
+        return EngineLog(names, tuple(sample for log in logs for sample in log.samples))
 
     def _write(self, name: str, data: bytes) -> None:
         path = self.path / name
@@ -188,6 +255,24 @@ class WorkFolder:
             raise EnvironmentProblem(
                 Problem(f"cannot be written ({error.strerror})", file=str(path))
             ) from error
+
+
+def require_same_boards(before: Sequence[Board], now: Sequence[Board]) -> None:
+    """See that two launches were of the same boards.
+
+    Raises:
+        EnvironmentProblem: naming both.
+    """
+    known, found = ([(board.uuid, board.name) for board in boards] for boards in (before, now))
+    if known != found:
+        raise EnvironmentProblem(
+            Problem(
+                "the boards changed between launches",
+                found=", ".join(uuid for uuid, _ in found) or "none",
+                expected=", ".join(uuid for uuid, _ in known) or "none",
+                remedy="All repeats of a run are of the same boards: name them with --gpus.",
+            )
+        )
 
 
 def _require_space(folder: Path) -> None:

@@ -27,9 +27,10 @@ from tests.support.nvml import (
 from tests.support.nvml.fixtures import Scripted
 from tokenwatt_site.energy import window_energy
 from tokenwatt_site.errors import ReadBackError
-from tokenwatt_site.measure.power import Sampler, open_meter
+from tokenwatt_site.measure.clock import RunClock
 from tokenwatt_site.measure.power.binding import Nvml
-from tokenwatt_site.measure.power.nvml import AVERAGE_NS, NvmlMeter, NvmlUnavailable
+from tokenwatt_site.measure.power.nvml import AVERAGE_NS, NvmlMeter, NvmlUnavailable, open_meter
+from tokenwatt_site.measure.sampling import PowerSource, Sampler
 from tokenwatt_site.power_log import Board, PowerLog, PowerSample
 
 SECOND = 1_000_000_000
@@ -236,7 +237,27 @@ def test_b8_a_counter_that_was_reset_in_the_window_makes_it_invalid(scripted: Sc
     found = window_energy(log_of(meter, samples), SECOND, 6 * SECOND, max_gap_ns=3 * SECOND)
 
     assert found.energy_mj is None
-    assert "INVALID" in str(found.reason)
+    assert found.findings[0].level == "INVALID"
+    meter.close()
+
+
+def test_b5_a_board_that_is_lost_before_the_end_has_no_energy_and_never_0_w(
+    scripted: Scripted,
+) -> None:
+    machine = scripted(*eight_boards()[:2])
+    meter = NvmlMeter()
+    samples = read_for(meter, machine, 4)
+    for function in ("nvmlDeviceGetTotalEnergyConsumption", "nvmlDeviceGetFieldValues"):
+        machine.rule(function, board=1, code=GPU_IS_LOST)
+    machine.pass_(SECOND)
+    samples += read_for(meter, machine, 3)
+
+    found = window_energy(log_of(meter, samples), SECOND, 7 * SECOND, max_gap_ns=3 * SECOND)
+
+    late = [s for s in samples if s.board == 1 and s.at_ns > 4 * SECOND]
+    assert {(s.power_mw, s.energy_mj) for s in late} == {(None, None)}
+    assert found.energy_mj is None
+    assert found.reason is not None
     meter.close()
 
 
@@ -357,7 +378,7 @@ def test_b13_processes_beside_the_engines_own_are_counted(scripted: Scripted) ->
     meter.close()
 
 
-def test_a_named_board_is_the_one_that_is_read(scripted: Scripted) -> None:
+def test_b15_a_named_board_is_the_one_that_is_read(scripted: Scripted) -> None:
     boards = eight_boards()
     for number, board in enumerate(boards):
         board.tape = steady(100 + number, 5)
@@ -407,6 +428,7 @@ def test_boards_that_may_not_be_opened_are_as_if_they_were_not_there(scripted: S
             {"average_scopes": 0, "instant_scopes": 0},
             "neither energy nor power by this driver",
         ),
+        ((), {"tape": [Tick(0, 0, 0, 0)]}, "neither energy nor power by this driver, or to us"),
     ],
 )
 def test_why_nothing_can_be_read_is_said(
@@ -468,7 +490,7 @@ def test_another_process_loads_the_scripted_library_under_its_real_name(
 ) -> None:
     machine = ScriptedMachine(tmp_path / "page", [ScriptedBoard()])
     code = (
-        "from tokenwatt_site.measure.power import open_meter\n"
+        "from tokenwatt_site.measure.power.nvml import open_meter\n"
         "meter = open_meter('nvml', 1)\n"
         "print(meter.boards()[0].name, meter.read(lambda: 7)[0].power_mw)\n"
         "meter.close()"
@@ -493,11 +515,13 @@ def test_five_seconds_of_real_time_are_read_to_their_end(scripted: Scripted) -> 
     machine.rule("nvmlDeviceGetTotalEnergyConsumption", board=7, delay_ns=200_000_000)
     start_ns = time.monotonic_ns()
     machine.run_with_the_real_clock()
-    sampler = Sampler(meter, 1.0)
+    source = PowerSource(meter)
+    sampler = Sampler(source, SECOND, RunClock(0), "nvml")
     sampler.start()
     time.sleep(5)
-    log = sampler.stop()
-    meter.close()
+    sampler.ask_to_stop()
+    assert sampler.join(10)
+    log = log_of(meter, source.samples)
 
     found = window_energy(log, start_ns + SECOND, start_ns + 4 * SECOND, max_gap_ns=3 * SECOND)
     assert found.energy_mj is not None

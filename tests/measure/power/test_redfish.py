@@ -68,6 +68,11 @@ def clock(*times_s: float) -> Callable[[], int]:
     return lambda: round(next(ticks) * SECOND)
 
 
+def host(bmc: Controller) -> str:
+    """Its part of a board's id: every node has a Chassis/1."""
+    return bmc.url.removeprefix("http://")
+
+
 def reason(bmc: Controller, path: str, login: Login | None = None) -> str:
     with pytest.raises(RedfishUnavailable) as caught:
         RedfishMeter(bmc.url + path, login)
@@ -92,7 +97,7 @@ def test_a_captured_power_resource_is_read_with_the_longest_averaging_time(
 
     assert (meter.sensor, meter.scope, meter.driver) == ("redfish", "host", None)
     assert meter.averaging_ns == minutes * MINUTE
-    assert [board.uuid for board in meter.boards()] == [path]
+    assert [board.uuid for board in meter.boards()] == [host(bmc) + path]
     assert meter.read(clock(10, 12)) == (PowerSample(11 * SECOND, 0, power_mw, None),)
     assert bmc.asked() == [path, path]
     meter.close()
@@ -127,7 +132,8 @@ def test_of_a_chassis_its_environment_is_read_and_the_sensor_tells_the_times(
     assert bmc.asked() == [base, f"{base}/EnvironmentMetrics", sensor]
     assert meter.averaging_ns == SECOND // 4
     (board,) = meter.boards()
-    assert (board.uuid, board.name) == (f"{base}/EnvironmentMetrics", "Contoso 3500")
+    assert board.uuid == f"{host(bmc)}{base}/EnvironmentMetrics"
+    assert board.name == "Contoso 3500"
     assert meter.read(clock(0, 1)) == (PowerSample(SECOND // 2, 0, 374_000, None),)
     assert bmc.asked()[3:] == [f"{base}/EnvironmentMetrics"]
 
@@ -195,7 +201,7 @@ def test_an_environment_without_power_leads_on_to_the_older_resource(
 
     meter = RedfishMeter(bmc.url + CHASSIS)
 
-    assert meter.boards()[0].uuid == f"{CHASSIS}/Power"
+    assert meter.boards()[0].uuid == f"{host(bmc)}{CHASSIS}/Power"
     assert meter.read(clock(0, 0))[0].power_mw == 500_000
 
 
@@ -252,7 +258,7 @@ def test_several_power_controls_are_not_added_up_and_one_may_be_named(bmc: Contr
 
     assert "has 3 power controls (C0, C1, C2); name one as #/PowerControl/0" in reason(bmc, "/p")
     meter = RedfishMeter(f"{bmc.url}/p#/PowerControl/1")
-    assert meter.boards()[0].uuid == "/p#/PowerControl/1"
+    assert meter.boards()[0].uuid == f"{host(bmc)}/p#/PowerControl/1"
     assert meter.read(clock(0, 0))[0].power_mw == 200_000
     assert "has no /PowerControl/3" in reason(bmc, "/p#/PowerControl/3")
 

@@ -98,7 +98,7 @@ def test_a_board_is_named_by_its_uuid_or_the_beginning_of_it(name: str) -> None:
         ("0", "is a number, and CUDA and NVML number boards differently"),
     ],
 )
-def test_b5_a_name_that_fits_no_board_or_several_is_an_error_with_the_ids(
+def test_a_name_that_fits_no_board_or_several_is_an_error_with_the_ids(
     name: str, words: str
 ) -> None:
     with pytest.raises(ReadBackError, match=words) as raised:

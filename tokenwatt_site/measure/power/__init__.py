@@ -1,8 +1,25 @@
-"""Power of the boards: the seam, its public in-memory twin, and NVML."""
+"""Power of the boards: the seam, its public in-memory twins, and what opens the real ones."""
 
 from __future__ import annotations
 
-from tokenwatt_site.measure.power.meter import PowerMeter, Sampler, ScriptedMeter
-from tokenwatt_site.measure.power.nvml import NvmlMeter, open_meter
+from tokenwatt_site.measure.power.meter import (
+    MAX_RATE_HZ,
+    DramMeter,
+    PowerMeter,
+    ScriptedDramMeter,
+    ScriptedMeter,
+)
+from tokenwatt_site.measure.power.nvml import NvmlMeter
+from tokenwatt_site.measure.power.opening import Boards, OpenedMeters, open_meters
 
-__all__ = ["NvmlMeter", "PowerMeter", "Sampler", "ScriptedMeter", "open_meter"]
+__all__ = [
+    "MAX_RATE_HZ",
+    "Boards",
+    "DramMeter",
+    "NvmlMeter",
+    "OpenedMeters",
+    "PowerMeter",
+    "ScriptedDramMeter",
+    "ScriptedMeter",
+    "open_meters",
+]

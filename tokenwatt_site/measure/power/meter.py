@@ -1,13 +1,11 @@
-"""The seam to an instrument, its in-memory twin, and the thread that reads it."""
+"""The seam to an instrument, and its in-memory twins."""
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, TypeAlias, runtime_checkable
 
-from tokenwatt_site.power_log import Board, DramSpan, PowerLog, PowerSample
+from tokenwatt_site.power_log import Board, DramSpan, PowerSample
 from tokenwatt_site.spec import PowerScope, PowerSensor
 
 MAX_RATE_HZ = 1.0
@@ -45,6 +43,7 @@ class PowerMeter(Protocol):
         ...
 
 
+@runtime_checkable
 class DramMeter(Protocol):
     """A meter whose boards count their own memory traffic between two moments."""
 
@@ -57,107 +56,62 @@ class DramMeter(Protocol):
         ...
 
 
-class ScriptedMeter:
-    """Gives scripted readings, one tuple of (power_mw, energy_mj) per board and call.
+Reading: TypeAlias = Sequence[tuple[int | None, int | None]]
+"""(power_mw, energy_mj) of every board."""
 
-    None in place of a reading raises OSError; after the last reading it goes on raising.
+
+class ScriptedMeter:
+    """Gives scripted readings, by call or by time.
+
+    By call: a sequence, in which None raises OSError, as it does after the last. By time: a
+    function of `at_ns`.
     """
 
-    sensor: PowerSensor = "nvml"
-    scope: PowerScope = "gpu"
     driver: str | None = None
     averaging_ns: int | None = None
 
     def __init__(
         self,
         boards: Sequence[Board],
-        readings: Sequence[Sequence[tuple[int | None, int | None]] | None],
+        readings: Sequence[Reading | None] | Callable[[int], Reading],
+        *,
+        sensor: PowerSensor = "nvml",
+        scope: PowerScope = "gpu",
     ) -> None:
+        self.sensor, self.scope = sensor, scope
+        self.closed = False
         self._boards = tuple(boards)
-        self._readings = iter(tuple(readings))
+        self._by_time = readings if callable(readings) else None
+        self._by_call = iter(()) if callable(readings) else iter(tuple(readings))
 
     def boards(self) -> tuple[Board, ...]:
         return self._boards
 
     def close(self) -> None:
-        """Do nothing: there is nothing to release."""
+        self.closed = True
 
     def read(self, now_ns: Callable[[], int]) -> tuple[PowerSample, ...]:
-        reading = next(self._readings, None)
+        at_ns = now_ns()
+        reading = self._by_time(at_ns) if self._by_time else next(self._by_call, None)
         if reading is None:
             raise OSError("the instrument does not answer")
         return tuple(
-            PowerSample(now_ns(), board, power_mw, energy_mj)
+            PowerSample(at_ns, board, power_mw, energy_mj)
             for board, (power_mw, energy_mj) in enumerate(reading)
         )
 
 
-class Sampler:
-    """Reads a meter in a thread of its own, at its own deadlines, until `stop`.
+class ScriptedDramMeter(ScriptedMeter):
+    """A `ScriptedMeter` whose boards all use `dram_ppm` of their memory bus, at any time."""
 
-    A reading that fails is kept as a sample without values: the gap shows in the evidence, and
-    the measurement goes on. The first reading is taken at once, the last by `stop`, so both
-    edges of what happens between are bracketed.
-    """
+    dram_ppm = 500_000
 
-    def __init__(
-        self,
-        meter: PowerMeter,
-        rate_hz: float,
-        *,
-        now_ns: Callable[[], int] = time.monotonic_ns,
-        wait: Callable[[float], bool] | None = None,
-    ) -> None:
-        """Prepare to read `meter` at `rate_hz`, at most MAX_RATE_HZ.
+    def begin(self, now_ns: Callable[[], int]) -> object:
+        return now_ns()
 
-        Args:
-            meter: the instrument.
-            rate_hz: readings per second.
-            now_ns: the clock of the samples.
-            wait: waits so many seconds and tells whether to stop; the default waits for `stop`.
-        """
-        self._meter = meter
-        self._boards = meter.boards()
-        self._period_ns = round(1e9 / min(rate_hz, MAX_RATE_HZ))
-        self._now_ns = now_ns
-        self._stopped = threading.Event()
-        self._wait = wait or self._stopped.wait
-        self._samples: list[PowerSample] = []
-        self._thread = threading.Thread(target=self._run, name="power", daemon=True)
-
-    def start(self) -> None:
-        self._read()
-        self._thread.start()
-
-    def stop(self) -> PowerLog:
-        """Read once more and return everything that was read, in order of time."""
-        self._stopped.set()
-        self._thread.join()
-        self._read()
-        return PowerLog(
-            sensor=self._meter.sensor,
-            scope=self._meter.scope,
-            period_ns=self._period_ns,
-            averaging_ns=self._meter.averaging_ns,
-            boards=self._boards,
-            samples=tuple(self._samples),
+    def end(self, begun: object, now_ns: Callable[[], int]) -> tuple[DramSpan, ...]:
+        end_ns = now_ns()
+        return tuple(
+            DramSpan(board=board, start_ns=int(str(begun)), end_ns=end_ns, ppm=self.dram_ppm)
+            for board in range(len(self._boards))
         )
-
-    def _run(self) -> None:
-        due_ns = self._now_ns()
-        while True:
-            # The next deadline still ahead: one slow reading does not cause a burst of them.
-            late = (self._now_ns() - due_ns) // self._period_ns
-            due_ns += self._period_ns * (1 + late)
-            if self._wait((due_ns - self._now_ns()) / 1e9):
-                return
-            self._read()
-
-    def _read(self) -> None:
-        try:
-            self._samples += self._meter.read(self._now_ns)
-        except Exception:  # noqa: BLE001  # an instrument's fault must not end the measurement
-            at_ns = self._now_ns()
-            self._samples += [
-                PowerSample(at_ns, board, None, None) for board in range(len(self._boards))
-            ]

@@ -100,7 +100,7 @@ class RedfishMeter:
             raise self._unavailable(parts.path, "the password would not be encrypted", _USE_HTTPS)
         self._path, name, self.averaging_ns = self._find(parts.path or "/")
         place = f"#{self._member}" if self._member else ""
-        self._board = Board(uuid=self._path + place, name=name)
+        self._board = Board(uuid=f"{parts.netloc}{self._path}{place}", name=name)
 
     def boards(self) -> tuple[Board, ...]:
         return (self._board,)

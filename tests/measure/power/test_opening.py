@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.support.runs import small_spec
+from tokenwatt_site.errors import EnvironmentProblem, Problem, ReadBackError, UsageError
+from tokenwatt_site.measure.power import Boards, PowerMeter, ScriptedMeter, open_meters, opening
+from tokenwatt_site.power_log import Board
+from tokenwatt_site.spec import Instrument, Spec
+
+NODE_1 = {"sensor": "dcgm", "url": "http://node-1:9400/metrics"}
+NODE_2 = {"sensor": "dcgm", "url": "http://node-2:9400/metrics"}
+RAPL = {"sensor": "rapl"}
+BMC = {
+    "sensor": "redfish",
+    "url": "https://bmc/redfish/v1/Chassis/1",
+    "user_variable": "BMC_USER",
+    "password_variable": "BMC_PASSWORD",
+}
+
+Opened = dict[str, ScriptedMeter | str]
+
+
+def spec(sensor: str, scope: str, *instruments: dict[str, Any]) -> Spec:
+    rate = 0 if sensor == "none" else 1
+    return small_spec(
+        setup__power={"sensor": sensor, "scope": scope, "rate_hz": rate},
+        instruments=list(instruments),
+    )
+
+
+def meter(*uuids: str, **changes: Any) -> ScriptedMeter:
+    boards = [Board(uuid=uuid, name="Toy") for uuid in uuids]
+    return ScriptedMeter(boards, lambda _: [(100_000, 1_000 * n) for n in range(9)], **changes)
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Boards]]:
+    """Says what each instrument opens as, by its url or sensor; gives what was told of boards."""
+    told: list[Boards] = []
+
+    def set_up(**opened: Any) -> list[Boards]:
+        def opener(instrument: Instrument, _: int, boards: Boards) -> PowerMeter | str:
+            told.append(boards)
+            host = (instrument.url or "").partition("//")[2].partition(":")[0].replace("-", "_")
+            found = opened[host or instrument.sensor]
+            if isinstance(found, Exception):
+                raise found
+            one: PowerMeter | str = found
+            return one
+
+        monkeypatch.setattr(opening, "_OPENERS", dict.fromkeys(opening._OPENERS, opener))
+        return told
+
+    return set_up
+
+
+def test_a_sensor_of_this_machine_is_opened_without_being_listed(machine: Any) -> None:
+    machine(nvml=(nvml := meter("GPU-1")))
+
+    opened = open_meters(spec("nvml", "gpu"), Boards())
+
+    assert (opened.primary, opened.reason, opened.beside) == ((nvml,), None, ())
+
+
+def test_without_a_sensor_the_instruments_beside_are_opened_all_the_same(machine: Any) -> None:
+    machine(rapl=(rapl := meter("package-0", sensor="rapl", scope="cpu")))
+
+    opened = open_meters(spec("none", "none", RAPL), Boards())
+
+    assert opened.reason == "the spec names no power sensor"
+    assert opened.beside == ((1, rapl),)
+
+
+def test_all_nodes_of_the_sensor_are_primary_and_others_stand_beside(machine: Any) -> None:
+    one, two, packages = meter("GPU-1"), meter("GPU-2"), meter("package-0")
+    machine(node_1=one, node_2=two, rapl=packages)
+
+    opened = open_meters(spec("dcgm", "gpu", NODE_1, RAPL, NODE_2), Boards())
+
+    assert opened.primary == (one, two)
+    assert opened.beside == ((2, packages),)
+    assert opened.reasons == (None, None, None)
+
+
+def test_a_part_of_the_nodes_is_no_power_and_the_reason_names_the_node(machine: Any) -> None:
+    one = meter("GPU-1")
+    machine(node_1=one, node_2=EnvironmentProblem("no answer"), rapl="no counter may be read")
+
+    opened = open_meters(spec("dcgm", "gpu", NODE_1, NODE_2, RAPL), Boards())
+
+    assert opened.primary == ()
+    assert opened.reason == "http://node-2:9400/metrics: no answer"
+    assert opened.reasons == (
+        "another instrument of its sensor cannot be read, and a part is no sum",
+        "no answer",
+        "no counter may be read",
+    )
+    assert one.closed
+
+
+def test_boards_that_cannot_be_told_apart_are_no_fault_before_the_engine_runs(
+    machine: Any,
+) -> None:
+    problem = ReadBackError(Problem("is not the number of boards", found="8", expected="4"))
+    told = machine(nvml=problem)
+
+    early = open_meters(spec("nvml", "gpu"), Boards())
+    assert (early.primary, early.reason) == ((), None)
+    with pytest.raises(ReadBackError):
+        open_meters(spec("nvml", "gpu"), Boards(final=True, pids=(7,), environment={"A": "b"}))
+    with pytest.raises(ReadBackError):
+        open_meters(spec("nvml", "gpu"), Boards(named=("GPU-9",)))
+    assert (told[1].pids, told[1].environment) == ((7,), {"A": "b"})
+
+
+def test_of_an_exporters_boards_only_the_named_ones_are_read(machine: Any) -> None:
+    node_1, node_2 = meter("GPU-1a", "GPU-2b", "GPU-3c"), meter("GPU-4d")
+    machine(node_1=node_1, node_2=node_2)
+
+    opened = open_meters(spec("dcgm", "gpu", NODE_1, NODE_2), Boards(named=("gpu-3", "GPU-1a")))
+
+    (chosen,) = opened.primary
+    assert [(b.uuid, b.chosen) for b in chosen.boards()] == [
+        ("GPU-1a", "by name"),
+        ("GPU-3c", "by name"),
+    ]
+    assert [(s.board, s.energy_mj) for s in chosen.read(lambda: 0)] == [(0, 0), (1, 2_000)]
+    assert node_2.closed
+    chosen.close()
+    assert node_1.closed
+
+
+def test_a_name_that_no_board_has_is_refused_and_all_is_closed(machine: Any) -> None:
+    one, packages = meter("GPU-1"), meter("package-0")
+    machine(node_1=one, rapl=packages)
+
+    with pytest.raises(UsageError, match=r"--gpus: names no board.*GPU-7.*expected GPU-1"):
+        open_meters(spec("dcgm", "gpu", NODE_1, RAPL), Boards(named=("GPU-7",)))
+    assert one.closed
+    assert packages.closed
+
+
+def test_a_password_that_is_not_set_is_said_before_anything_is_begun(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("BMC_USER", "reader")
+    monkeypatch.delenv("BMC_PASSWORD", raising=False)
+
+    with pytest.raises(UsageError, match="BMC_PASSWORD: is not set"):
+        open_meters(spec("redfish", "host", BMC), Boards())
+
+
+def test_a_launch_reads_what_was_opened_at_the_beginning_and_nothing_else(machine: Any) -> None:
+    one, packages = meter("GPU-1"), meter("package-0")
+    machine(node_1=one, rapl=packages)
+    opened = open_meters(spec("dcgm", "gpu", NODE_1, RAPL), Boards())
+
+    kept = opened.as_begun(None, (None, "could not be read then"))
+
+    assert (kept.primary, kept.beside) == ((one,), ())
+    assert (one.closed, packages.closed) == (False, True)
+
+
+def test_what_was_opened_at_the_beginning_and_cannot_be_now_stops_the_run(machine: Any) -> None:
+    packages = meter("package-0")
+    machine(node_1=EnvironmentProblem("no answer"), rapl=packages)
+    opened = open_meters(spec("dcgm", "gpu", NODE_1, RAPL), Boards())
+
+    with pytest.raises(
+        EnvironmentProblem, match=r"was begun, and cannot be now; found .*no answer"
+    ):
+        opened.as_begun(None, (None, None))
+    assert packages.closed
+    machine(node_1="no answer", rapl=meter("package-0"))
+    again = open_meters(spec("dcgm", "gpu", NODE_1, RAPL), Boards())
+    assert again.as_begun("it was off", ("it was off", None)).reason == "it was off"

@@ -1,0 +1,128 @@
+"""What a run commits to before any load: the first line of its journal, written or read again."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tokenwatt_site import __version__
+from tokenwatt_site.errors import EnvironmentProblem, Problem
+from tokenwatt_site.measure.clock import RunClock
+from tokenwatt_site.measure.engine import RunningEngine
+from tokenwatt_site.measure.instruments import Instruments, engine_source
+from tokenwatt_site.measure.power import Boards, OpenedMeters, open_meters
+from tokenwatt_site.measure.workfolder import WorkFolder
+from tokenwatt_site.prompts import SEED_RULE
+from tokenwatt_site.spec import Spec
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A run that has its first line.
+
+    Attributes:
+        nonce: hex; decides the prompts.
+        origin_ns: 0 of the run's clock, on the monotonic clock of this machine.
+        gpus: boards of the engine that the user named.
+        power_reason: why there is no power; None where there is.
+        reasons: why each of `spec.instruments` is not read; None where it is.
+    """
+
+    nonce: str
+    origin_ns: int
+    gpus: tuple[str, ...]
+    power_reason: str | None
+    reasons: tuple[str | None, ...]
+
+    def instruments(self, spec: Spec, engine: RunningEngine) -> Instruments:
+        """Open again what could be opened at the beginning, now that the engine runs.
+
+        Raises:
+            EnvironmentProblem: see `open_meters` and `OpenedMeters.as_begun`.
+        """
+        meters = _open_meters(spec, self.gpus, engine).as_begun(self.power_reason, self.reasons)
+        counters = engine_source(engine.url, spec.endpoint.api_key_variable)
+        return Instruments(spec, meters, counters, RunClock(self.origin_ns))
+
+
+def begin(spec: Spec, work: WorkFolder, gpus: Sequence[str], say: Callable[[str], None]) -> Begun:
+    """Write the first line of a new run, or read that of one that is gone on with.
+
+    Raises:
+        UsageError: see `open_meters`; nothing is begun.
+        EnvironmentProblem: what is begun there is of another spec, or from before this machine was
+            restarted.
+    """
+    journal = work.journal
+    if not journal.lines:
+        journal.append("open", **_opening(spec, gpus, say))
+    opening = journal.lines[0].data
+    if opening.get("spec") != spec.to_json():
+        raise EnvironmentProblem(
+            Problem(
+                "holds the measurement of another spec",
+                file=str(work.path),
+                remedy="Give the spec that it was started with, or start a new measurement.",
+            )
+        )
+    origin_ns = int(str(opening["origin_ns"]))
+    if time.monotonic_ns() < origin_ns:
+        raise EnvironmentProblem(
+            Problem(
+                "was begun before this machine was restarted, and its clock is gone",
+                file=str(work.path),
+                remedy="Start a new measurement.",
+            )
+        )
+    return Begun(
+        nonce=str(opening["nonce"]),
+        origin_ns=origin_ns,
+        gpus=tuple(opening["gpus"]),
+        power_reason=opening["power_reason"],
+        reasons=tuple(told["reason"] for told in opening["instruments"]),
+    )
+
+
+def _opening(spec: Spec, gpus: Sequence[str], say: Callable[[str], None]) -> dict[str, Any]:
+    # Opened to see what can be, and closed: the engine's boards are known when it runs.
+    meters = _open_meters(spec, gpus, None)
+    meters.close()
+    sensor = spec.setup.power.sensor
+    if meters.reason is not None and sensor != "none":
+        say(f"power is not covered: {meters.reason}")
+    for instrument, reason in zip(spec.instruments, meters.reasons, strict=True):
+        if reason is not None and instrument.sensor != sensor:
+            say(f"{instrument.sensor} is not read: {reason}")
+    return {
+        "configuration": spec.configuration_id,
+        "spec": spec.to_json(),
+        "workload": spec.setup.workload.hash,
+        "seed_rule": SEED_RULE,
+        "nonce": secrets.token_hex(32),
+        # A monotonic clock passes 2^53 ns after 104 days, so it travels as text.
+        "origin_ns": str(time.monotonic_ns()),
+        "power_reason": meters.reason,
+        "instruments": [
+            {"sensor": instrument.sensor, "reason": reason}
+            for instrument, reason in zip(spec.instruments, meters.reasons, strict=True)
+        ],
+        "gpus": list(gpus),
+        "tool": __version__,
+    }
+
+
+def _open_meters(spec: Spec, gpus: Sequence[str], engine: RunningEngine | None) -> OpenedMeters:
+    launched = spec.endpoint.start == "launch"
+    return open_meters(
+        spec,
+        Boards(
+            named=tuple(gpus),
+            pids=engine.processes() if engine is not None else (),
+            environment=(dict(os.environ) if launched else {}) | spec.setup.engine.environment,
+            final=engine is not None or not launched,
+        ),
+    )
