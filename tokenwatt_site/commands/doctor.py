@@ -8,7 +8,8 @@ from pathlib import Path
 
 from tokenwatt_site.commands.board_checks import board_checks
 from tokenwatt_site.commands.checks import Check, engine_checks, machine_checks, of_error
-from tokenwatt_site.commands.measure import RUNS_FOLDER, WORK_FOLDER
+from tokenwatt_site.commands.measure import RUNS_FOLDER, WORK_FOLDER, read_spec
+from tokenwatt_site.commands.spec_checks import spec_checks
 from tokenwatt_site.errors import EnvironmentProblem
 from tokenwatt_site.measure.counters import Counters
 from tokenwatt_site.measure.endpoint import EngineFacts, metrics, read_back
@@ -24,30 +25,42 @@ _AMD_DEVICE = Path("/dev/kfd")
 
 
 def doctor(
-    url: str | None,
+    url: str | None = None,
     *,
     api_key_variable: str | None = None,
+    spec: Path | None = None,
     boards: Callable[[], Survey] = survey,
 ) -> tuple[Check, ...]:
-    """Look at this machine, and at the engine at `url` where there is one; change nothing.
+    """Look at this machine, at an engine and at what a spec names; change nothing.
 
     Args:
-        url: base of an engine, without /v1.
-        api_key_variable: the environment variable with the engine's key; None sends none.
+        url: base of an engine, without /v1; None: that of the spec, where it is attached to one.
+        api_key_variable: the environment variable with the engine's key; None: that of the spec.
+        spec: a spec or run file, looked for as `measure` does.
         boards: looks at NVIDIA boards; a stand-in for tests.
 
     Raises:
-        UsageError: `url` is no address that can be asked, or the variable is not set.
+        UsageError: the spec is not there or not valid, `url` is no address that can be asked, or
+            the variable is not set.
     """
+    wanted = None if spec is None else read_spec(spec)
+    if wanted is not None:
+        url = url or wanted.endpoint.url
+        api_key_variable = api_key_variable or wanted.endpoint.api_key_variable
     base = None if url is None else url.rstrip("/")
     engine = serving(base) if base is not None else frozenset()
     checks = [*_boards(boards, engine), *_processor_power()]
+    facts = None
     if base is None:
         checks.append(Check("ok", "engine", "not asked; --url URL looks at one"))
     else:
-        checks += _engine(base, api_key_variable)
+        facts, said = _engine(base, api_key_variable)
+        checks += said
     checks += machine_checks(look((WORK_FOLDER, RUNS_FOLDER)))
-    return (*checks, _key())
+    checks.append(_key())
+    if spec is not None and wanted is not None:
+        checks += spec_checks(spec, wanted, facts, engine)
+    return tuple(checks)
 
 
 def _boards(look_at: Callable[[], Survey], engine: frozenset[int]) -> Iterator[Check]:
@@ -92,14 +105,14 @@ def _processor_power() -> Iterator[Check]:
         yield Check("ok", "RAPL", ", ".join(board.name for board in meter.boards()))
 
 
-def _engine(url: str, api_key_variable: str | None) -> Iterator[Check]:
+def _engine(url: str, api_key_variable: str | None) -> tuple[EngineFacts | None, list[Check]]:
     try:
-        facts: EngineFacts = read_back(url, api_key_variable)
+        facts = read_back(url, api_key_variable)
     except EnvironmentProblem as error:
-        yield from of_error("fail", "engine", error)
-        return
+        return None, list(of_error("fail", "engine", error))
     said = metrics(url, api_key_variable)
-    yield from engine_checks(url, facts, None if said is None else Counters.of(said))
+    counters = None if said is None else Counters.of(said)
+    return facts, list(engine_checks(url, facts, counters))
 
 
 def _key() -> Check:

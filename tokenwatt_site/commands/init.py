@@ -41,7 +41,8 @@ _HEADER = """\
 # which `tokenwatt-site spec trace FILE --out TRACE.jsonl` prints the lines.
 """
 _INSTRUMENTS = """\
-# More instruments, read beside; those of setup.power.sensor carry the energy that is published:
+# Instruments of other machines: write in the place of `instruments: []` as many as there are of
+# these. Those of setup.power.sensor carry the energy that is published, all others are read beside.
 # instruments:
 #   - sensor: dcgm
 #     url: http://NODE:9400/metrics

@@ -11,10 +11,9 @@ from tokenwatt_site.commands.checks import Check, of_error
 from tokenwatt_site.commands.measure import read_model_files, read_trace
 from tokenwatt_site.errors import EnvironmentProblem, InputError, UsageError
 from tokenwatt_site.measure.endpoint import EngineFacts
-from tokenwatt_site.measure.instruments import merged_boards
 from tokenwatt_site.measure.power import Boards, OpenedMeters, PowerMeter, open_meters
 from tokenwatt_site.measure.power.selection import ORDER, VISIBLE
-from tokenwatt_site.measure.preflight import compare, require_context, require_descriptors
+from tokenwatt_site.measure.preflight import compare, require_descriptors
 from tokenwatt_site.measure.processes import variables
 from tokenwatt_site.model_shape.config import describe
 from tokenwatt_site.model_shape.document import ModelDocument, headers_digest
@@ -131,12 +130,19 @@ def _as_declared(
     meters = opened.primary if opened is not None else ()
     digest = headers_digest(document) if document is not None else None
     try:
-        rows = compare(spec, facts, meters, merged_boards(meters), digest)
-        require_context(facts, spec.setup.longest_prompt + spec.setup.output_tokens.longest)
+        rows = compare(spec, facts, meters, digest)
     except EnvironmentProblem as error:
         yield from of_error("fail", "read back", error)
     else:
         seen = sum(row.state == "read back" for row in rows)
         yield Check(
             "ok", "read back", f"{seen} fields are as declared, {len(rows) - seen} not told"
+        )
+    needed = spec.setup.longest_prompt + spec.setup.output_tokens.longest
+    if facts.context_tokens is not None and facts.context_tokens < needed:
+        yield Check(
+            "fail",
+            "engine's context",
+            f"{facts.context_tokens:,} tokens, and the longest prompt and answer have {needed:,}",
+            "Start the engine with more context; it would cut answers silently.",
         )

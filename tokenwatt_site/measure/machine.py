@@ -9,6 +9,7 @@ import select
 import shutil
 import socket
 import sys
+import time
 from collections.abc import Iterable
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from tokenwatt_site.measure.connection import Connection
 
 _STA_UNSYNC = 0x40  # linux/timex.h
 _ANSWER_MS = 1000
+_TRIES, _PAUSE_S = 20, 0.005
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +152,10 @@ def _load() -> float | None:
 
 
 def _kernel_stamps() -> bool | None:
-    """Tell whether a byte over the loopback comes with a stamp; None: no port can be opened."""
+    """Tell whether bytes over the loopback come with a stamp; None: no port can be opened.
+
+    The kernel begins to stamp a moment after the first socket asks for it.
+    """
     try:
         with socket.socket() as server:
             server.bind(("127.0.0.1", 0))
@@ -158,10 +163,17 @@ def _kernel_stamps() -> bool | None:
             with closing(Connection(socket.AF_INET, server.getsockname())) as ours:
                 theirs, _ = server.accept()
                 with closing(theirs):
-                    theirs.sendall(b"x")
-                    waiting = select.poll()
-                    waiting.register(ours.descriptor, select.POLLIN)
-                    waiting.poll(_ANSWER_MS)
-                    return ours.receive()[1] is not None
+                    return any(_stamped(theirs, ours) for _ in range(_TRIES))
     except OSError:
         return None
+
+
+def _stamped(theirs: socket.socket, ours: Connection) -> bool:
+    theirs.sendall(b"x")
+    waiting = select.poll()
+    waiting.register(ours.descriptor, select.POLLIN)
+    waiting.poll(_ANSWER_MS)
+    stamped = ours.receive()[1] is not None
+    if not stamped:
+        time.sleep(_PAUSE_S)
+    return stamped
