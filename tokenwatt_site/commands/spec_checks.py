@@ -47,7 +47,7 @@ def spec_checks(
     yield from _command(spec)
     opened = None
     try:
-        opened = open_meters(spec, _boards(engine))
+        opened = open_meters(spec, _boards(spec, engine))
     except (EnvironmentProblem, UsageError) as error:
         yield from of_error("fail", "instruments", error)
     if opened is not None:
@@ -89,9 +89,10 @@ def _command(spec: Spec) -> Iterator[Check]:
         yield Check("ok", "engine", f"started by {argv[0]}")
 
 
-def _boards(engine: Collection[int]) -> Boards:
+def _boards(spec: Spec, engine: Collection[int]) -> Boards:
     pids = tuple(sorted(engine))
-    return Boards(pids=pids, environment=variables(pids, (VISIBLE, ORDER)), final=bool(pids))
+    environment = {**variables(pids, (VISIBLE, ORDER)), **spec.setup.engine.environment}
+    return Boards(pids=pids, environment=environment, final=spec.endpoint.start == "attach")
 
 
 def _instruments(spec: Spec, opened: OpenedMeters) -> Iterator[Check]:
