@@ -397,3 +397,7 @@ def test_a_file_above_the_limit_is_refused(tmp_path: Path) -> None:
     assert read_file(path, limit=5) == b"12345"
     with pytest.raises(InputError, match="too large"):
         read_file(path, limit=4)
+
+
+def test_what_json_lacks_is_put_as_asked_in_a_file_that_others_wrote() -> None:
+    assert load_json(b"[NaN, -Infinity, 1]", source="x", constant=str) == ["NaN", "-Infinity", 1]

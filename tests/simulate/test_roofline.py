@@ -23,6 +23,19 @@ def test_a_long_prompt_takes_as_long_as_its_products() -> None:
     assert ONE.step_ns(8192, 8192, 8192 * 8193 // 2) == -(-flops // 989_000) + FIXED_NS
 
 
+def test_a_step_reads_as_many_experts_as_its_tokens_are_expected_to_choose() -> None:
+    # Each of 64 tokens takes 8 of 128 experts, without looking at the others.
+    model = named("qwen3-30b-a3b")
+    distinct = 128 * (1 - (120 / 128) ** 64)
+    dense = 2 * (model.shape.head + model.shape.dense)
+    moe = replace(ONE, model=model)
+    assert moe.weight_bytes(64) == round(dense + 48 * distinct * 2 * 4_718_592) == 59_509_830_820
+    assert moe.weight_bytes(1) == 2 * model.shape.active
+    assert ONE.weight_bytes(1) == ONE.weight_bytes(64) == 15_009_849_344
+    moved = 59_509_830_820 + 64 * 1024 * 98_304
+    assert moe.step_ns(64, 64 * 1024, 64 * 1024) == -(-moved // 4_800) + FIXED_NS
+
+
 def test_two_boards_halve_what_is_not_fixed() -> None:
     two = replace(ONE, boards=boards("NVIDIA H200", 2))
     one_ns, two_ns = (r.step_ns(64, 64 * 4096, 64 * 4096) - FIXED_NS for r in (ONE, two))

@@ -19,20 +19,24 @@ LayerOf: TypeAlias = Callable[[Reader, int, int], Layer]
 
 def _llama(r: Reader, index: int, layers: int) -> Layer:
     biases = "qkvo" if r.flag("attention_bias") else ""
-    return _grouped_layer(r, index, layers, biases=biases, plain=lambda _: None)
+    return _dense_layer(r, index, layers, biases=biases, plain=lambda _: None)
 
 
 def _mistral(r: Reader, index: int, layers: int) -> Layer:
-    return _grouped_layer(r, index, layers, plain=lambda _: _sliding(r))
+    return _dense_layer(r, index, layers, plain=lambda _: _sliding(r))
 
 
 def _qwen2(r: Reader, index: int, layers: int) -> Layer:
-    return _grouped_layer(r, index, layers, biases="qkv", plain=_late_window(r))
+    return _dense_layer(r, index, layers, biases="qkv", plain=_late_window(r))
 
 
 def _qwen3(r: Reader, index: int, layers: int) -> Layer:
+    window = attention.window_of(r, index, layers, plain=_late_window(r))
     biases = "qkvo" if r.flag("attention_bias") else ""
-    return _grouped_layer(r, index, layers, biases=biases, head_norms=True, plain=_late_window(r))
+    mixing = attention.grouped(
+        r, _attention_name(index), window=window, biases=biases, head_norms=True
+    )
+    return _layer(r, index, mixing, *_qwen_mlp(r, index))
 
 
 def _mixtral(r: Reader, index: int, layers: int) -> Layer:
@@ -53,6 +57,7 @@ def _minimax(r: Reader, index: int, layers: int) -> Layer:
     moe = f"layers.{index}.block_sparse_moe"
     experts, hidden = r.whole("num_local_experts"), r.whole("hidden_size")
     r.harmless("layernorm_full_attention_beta", "layernorm_linear_attention_beta")
+    r.harmless("shared_moe_mode")  # of experts that are not there, see below
     window = attention.window_of(r, index, layers, plain=lambda _: None)
     r.one_of("qk_norm_type", ("per_layer",), "per_layer")
     if any(kind != 1 for kind in r.wholes("attn_type_list")):
@@ -73,15 +78,12 @@ def _minimax(r: Reader, index: int, layers: int) -> Layer:
 
 
 def _deepseek(r: Reader, index: int, layers: int) -> Layer:
-    name = _attention_name(index)
-    if r.get("kv_lora_rank") is not None:
-        mixing = attention.latent(r, name)
-    else:
-        window = attention.window_of(r, index, layers, plain=lambda _: None)
-        mixing = attention.grouped(r, name, window=window)
+    if attention.window_of(r, index, layers, plain=lambda _: None) is not None:
+        raise refused("layer_types", r.get("layer_types"), "full attention everywhere")
+    mixing = attention.latent(r, _attention_name(index))
     dense_first = r.whole("first_k_dense_replace", default=0, least=0)
     every = r.whole("moe_layer_freq", default=1)
-    r.harmless("n_group")
+    r.harmless("n_group", "intermediate_size")
     mlp, hidden = f"layers.{index}.mlp", r.whole("hidden_size")
     if index < dense_first or index % every:
         return _layer(r, index, mixing, _gated(mlp, hidden, r.whole("intermediate_size")))
@@ -152,6 +154,7 @@ def _llama4(r: Reader, index: int, layers: int) -> Layer:
         plain=lambda _: r.whole("attention_chunk_size") if chunked and chunk is not None else None,
     )
     r.harmless("use_qk_norm")  # a norm without weights
+    r.harmless("intermediate_size_mlp")  # where every layer routes
     biases = "qkvo" if r.flag("attention_bias") else ""
     mixing = attention.grouped(r, _attention_name(index), window=window, biases=biases)
     ffn, hidden = f"layers.{index}.feed_forward", r.whole("hidden_size")
@@ -212,20 +215,17 @@ def _nemotron_h(r: Reader, index: int, layers: int) -> Layer:
             )
 
 
-def _grouped_layer(
-    r: Reader,
-    index: int,
-    layers: int,
-    *,
-    plain: Callable[[int], int | None],
-    biases: str = "",
-    head_norms: bool = False,
+def _dense_layer(
+    r: Reader, index: int, layers: int, *, plain: Callable[[int], int | None], biases: str = ""
 ) -> Layer:
     window = attention.window_of(r, index, layers, plain=plain)
-    mixing = attention.grouped(
-        r, _attention_name(index), window=window, biases=biases, head_norms=head_norms
-    )
-    return _layer(r, index, mixing, *_qwen_mlp(r, index))
+    mixing = attention.grouped(r, _attention_name(index), window=window, biases=biases)
+    return _layer(r, index, mixing, _dense_mlp(r, index))
+
+
+def _dense_mlp(r: Reader, index: int) -> tuple[Weight, ...]:
+    hidden, size = r.whole("hidden_size"), r.whole("intermediate_size")
+    return _gated(f"layers.{index}.mlp", hidden, size, bias=r.flag("mlp_bias"))
 
 
 def _qwen_mlp(r: Reader, index: int) -> tuple[tuple[Weight, ...], int]:
@@ -235,8 +235,7 @@ def _qwen_mlp(r: Reader, index: int) -> tuple[tuple[Weight, ...], int]:
     experts = r.whole("num_experts", default=0, least=0)
     step = r.whole("decoder_sparse_step", default=1)
     if not experts or index in r.wholes("mlp_only_layers") or (index + 1) % step:
-        bias = r.flag("mlp_bias")
-        return _gated(mlp, hidden, r.whole("intermediate_size"), bias=bias), 0
+        return _dense_mlp(r, index), 0
     weights = [*linear(f"{mlp}.gate", experts, hidden)]
     shared = r.whole("shared_expert_intermediate_size", default=0, least=0)
     if shared:
@@ -333,6 +332,7 @@ MODEL_TYPES: dict[str, LayerOf] = {
     "qwen3_5_moe_text": _qwen3_next,
     "mixtral": _mixtral,
     "minimax_m2": _minimax,
+    "deepseek_v2": _deepseek,
     "deepseek_v3": _deepseek,
     "deepseek_v32": _deepseek,
     "kimi_k2": _deepseek,
@@ -349,6 +349,7 @@ ARCHITECTURES = {
     "Qwen3NextForCausalLM": "qwen3_next",
     "MixtralForCausalLM": "mixtral",
     "MiniMaxM2ForCausalLM": "minimax_m2",
+    "DeepseekV2ForCausalLM": "deepseek_v2",
     "DeepseekV3ForCausalLM": "deepseek_v3",
     "DeepseekV32ForCausalLM": "deepseek_v32",
     "GptOssForCausalLM": "gpt_oss",

@@ -74,7 +74,8 @@ def _json(path: Path) -> JsonValue:
 
 
 def _tensors(path: Path) -> list[Tensor]:
-    header = load_json(_header(path), source=str(path), limit=MAX_HEADER_BYTES)
+    data, room = _header(path)
+    header = load_json(data, source=str(path), limit=MAX_HEADER_BYTES)
     if not isinstance(header, dict):
         raise InputError(Problem("has no header of tensors", file=str(path)))
     found = []
@@ -83,11 +84,13 @@ def _tensors(path: Path) -> list[Tensor]:
             continue
         told = entry if isinstance(entry, dict) else {}
         found.append(tensor_of(name, told.get("dtype"), told.get("shape"), source=str(path)))
-        _check_span(told.get("data_offsets"), found[-1], path)
+        _check_span(told.get("data_offsets"), found[-1], path, room)
     return found
 
 
-def _header(path: Path) -> bytes:
+def _header(path: Path) -> tuple[bytes, int]:
+    """Return the header, and how many bytes of tensors come after it."""
+
     def refused(what: str, found: str, expected: str) -> InputError:
         return InputError(
             Problem(what, file=str(path), found=found, expected=expected, remedy=_WHOLE)
@@ -102,16 +105,16 @@ def _header(path: Path) -> bytes:
             length = int.from_bytes(start, "little")
             if length > MAX_HEADER_BYTES:
                 limit = f"a header of at most {MAX_HEADER_BYTES:,} bytes"
-                raise refused("is no safetensors file", f"one of {length:,}", limit)
+                raise refused("is no safetensors file", f"a header of {length:,} bytes", limit)
             header = handle.read(min(length, size))
     except OSError as error:
         raise InputError(Problem(f"cannot be read ({error.strerror})", file=str(path))) from error
     if len(header) < length:
         raise refused("is cut within its header", f"{size:,} bytes", f"{8 + length:,} or more")
-    return header
+    return header, size - 8 - length
 
 
-def _check_span(told: JsonValue, tensor: Tensor, path: Path) -> None:
+def _check_span(told: JsonValue, tensor: Tensor, path: Path, room: int) -> None:
     span: list[int] = told if isinstance(told, list) else []
     whole = len(span) == 2 and all(type(each) is int for each in span)
     if not whole or span[1] - span[0] != tensor.bytes:
@@ -122,6 +125,17 @@ def _check_span(told: JsonValue, tensor: Tensor, path: Path) -> None:
                 field=tensor.name,
                 found=repr(told)[:100],
                 expected=f"{tensor.bytes:,.0f} bytes of {tensor.dtype} {list(tensor.shape)}",
+                remedy=_WHOLE,
+            )
+        )
+    if span[1] > room:
+        raise InputError(
+            Problem(
+                "lies beyond the end of the file",
+                file=str(path),
+                field=tensor.name,
+                found=f"{room:,} bytes of tensors",
+                expected=f"{span[1]:,} or more",
                 remedy=_WHOLE,
             )
         )

@@ -43,6 +43,8 @@ class Patterns:
             if pattern.startswith("re:"):
                 globs |= _as_globs(pattern, field)
             elif "*" in pattern or "?" in pattern:
+                if _ONE_EXPERT.search(pattern):
+                    raise _refused(field, pattern, "all experts of a layer")
                 piece = short_name(pattern).replace("[", "[[]")
                 globs |= {piece, f"{piece}.*", f"*.{piece}", f"*.{piece}.*"}
             else:
@@ -72,9 +74,11 @@ class Patterns:
         """
         for name, numbers in self._experts.items():
             if len(numbers) != experts:
-                raise _refused(field, f"{name}: {len(numbers)} experts", f"all {experts} or none")
+                found = f"{name} of {len(numbers)} experts"
+                raise _refused(field, found, f"all {experts} or none")
 
 
+_ONE_EXPERT = re.compile(r"\bexperts\.\d")
 _EXPERT = re.compile(r"(.*\bexperts\.)(\d{1,9})(\b.*)", re.DOTALL)
 
 

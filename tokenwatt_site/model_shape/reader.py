@@ -35,7 +35,13 @@ _HARMLESS = frozenset(
         *("rescale_prenorm_residual", "layer_norm_epsilon", "layer_norm_eps", "scale_fmt"),
         *("use_mamba_kernels", "ep_size", "attention_dropout", "rope_dim", "rotary_dim"),
         *("partial_rotary_factor", "use_routing_bias", "mamba_ssm_dtype", "residual_in_fp32"),
-        *("moe_router_dtype", "chunk_size_feed_forward", "mtp_use_dedicated_embeddings"),
+        *(
+            "moe_router_dtype",
+            "num_expert_group",
+            "moe_shared_expert_overlap",
+            "chunk_size_feed_forward",
+            "mtp_use_dedicated_embeddings",
+        ),
         *("cross_attention_hidden_size", "add_cross_attention", "num_return_sequences"),
         *(
             "no_repeat_ngram_size",

@@ -22,7 +22,8 @@ class AttentionLayers:
         kv_values: values kept per token and layer: 2 x heads x size; rank + rope of a latent; 0.
         kv_heads: heads that hold them; 1 for a latent, which every tensor rank holds whole.
         window: tokens that are seen back, None: all.
-        index_values: values per token and layer that a sparse selection reads of all tokens.
+        index_values: values per token and layer that a sparse selection reads of all tokens; see
+            `index_bytes`.
         index_top: tokens that it selects, None: no selection.
         state_values: values of the fixed state per sequence and layer, read and written each step.
         state_value_bytes: bytes of one of these.
@@ -39,6 +40,14 @@ class AttentionLayers:
     state_values: int = 0
     state_value_bytes: int = 4
     flops_per_pair: int = 0
+
+    @property
+    def index_bytes(self) -> int:
+        """Bytes of `index_values`: engines keep these in fp8, with an fp32 scale for 128 of them.
+
+        So whatever the type of the rest of the KV cache (vLLM's and SGLang's DeepSeek-V3.2).
+        """
+        return self.index_values + 4 * -(-self.index_values // 128)
 
 
 @dataclass(frozen=True, slots=True)
