@@ -103,6 +103,12 @@ def test_what_nvml_tells_is_written_and_not_asked(tmp_path: Path, scripted: Scri
     assert not any("Accelerators" in question for question in answers.asked)
 
 
+def write_model(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps(LLAMA), "utf-8")
+    write(folder / "model.safetensors", llama())
+
+
 def notes(tmp_path: Path) -> str:
     return (tmp_path / "new.spec.yaml").read_text("utf-8")
 
@@ -198,9 +204,7 @@ def test_the_files_of_a_model_tell_its_kind_its_format_and_its_digest(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "models" / "toy"
-    folder.mkdir(parents=True)
-    (folder / "config.json").write_text(json.dumps(LLAMA), "utf-8")
-    write(folder / "model.safetensors", llama())
+    write_model(folder)
     answers = Answers()
 
     spec = written(tmp_path, answers, model_files=Path("models/toy"))
@@ -237,8 +241,11 @@ def test_model_files_that_are_not_there_leave_no_spec(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match=r"config\.json"):
+    with pytest.raises(InputError, match="cannot be read"):
         written(tmp_path, Answers(), model_files=Path("none"))
+    write_model(tmp_path / "m")
+    with pytest.raises(SpecError, match=r"endpoint\.model_files"):
+        written(tmp_path, Answers(), model_files=tmp_path / "m")
 
     assert not (tmp_path / "new.spec.yaml").exists()
 
