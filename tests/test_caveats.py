@@ -55,6 +55,13 @@ def test_a_metric_without_a_value_is_named_once_with_its_reason():
     assert found["Decode bandwidth utilization (MBU)"] == "Not measured: no model."
 
 
+def test_a_number_that_a_check_refused_says_so_and_not_that_it_was_not_measured():
+    for reason, words in (("withheld: so", "Withheld: so."), ("INVALID: so", "INVALID: so.")):
+        absent = MetricClaim(key="mbu", label="MBU", value=None, repeats=(), reason=reason)
+        found = said(small_spec(), metrics=(absent,))
+        assert found["Decode bandwidth utilization (MBU)"] == words
+
+
 def test_a_measured_metric_is_no_caveat():
     there = MetricClaim(key="mbu", label="MBU", value=61.0, repeats=(61.0,))
     assert "Decode bandwidth utilization (MBU)" not in said(small_spec(), metrics=(there,))

@@ -62,7 +62,7 @@ def test_b5_an_edge_that_is_not_enclosed_gives_no_number_but_the_reason():
     energy = energy_of(log(steady(400), steady(400, seconds=6)), 2 * S, 9 * S)
     assert energy.energy_mj is None
     words = "board 1 (Test board): samples do not enclose the window closely enough"
-    assert energy.reason == words
+    assert energy.reason == f"withheld: {words}"
     assert told(energy) == [("withheld", words)]
     assert energy.by_board[0].energy_mj == pytest.approx(400 * 7 * 1000)
     assert energy.longest_gap_ns is None
@@ -86,6 +86,13 @@ def test_b1_counter_and_power_that_disagree_are_not_reconciled_and_said():
     assert energy.energy_mj == pytest.approx(200 * 7 * 1000)
     words = "board 0 (Test board): energy counter and watts differ by -50.0%"
     assert told(energy) == [("not reconciled", words)]
+
+
+def test_b1_a_counter_is_checked_only_where_watts_are_there_too():
+    both, alone = ([(t, p, 400_000 * t) for t in range(12)] for p in (400_000, None))
+    energy = energy_of(log(both, alone), 2 * S, 9 * S)
+    assert [board.checked for board in energy.by_board] == [True, False]
+    assert [board.source for board in energy.by_board] == ["counter", "counter"]
 
 
 @pytest.mark.parametrize(("share", "said"), [(1.04, False), (0.96, False), (1.06, True)])
@@ -129,8 +136,14 @@ def test_a_board_that_draws_less_under_load_than_without_is_invalid(idle, invali
         assert held == energy
         return
     assert held.energy_mj is None
-    assert held.reason == "board 1 (Test board): drew 0.95 x what it draws without a request"
+    assert (
+        held.reason == "INVALID: board 1 (Test board): drew 0.95 x what it draws without a request"
+    )
     assert [found.level for found in held.findings] == ["INVALID"]
+
+
+def test_no_board_is_held_against_no_idle():
+    assert held_against_idle(log(), energy_of(log(), 2 * S, 9 * S), 7 * S, ()).energy_mj is None
 
 
 def test_the_gravest_reason_is_the_one_that_is_given():
@@ -142,14 +155,14 @@ def test_the_gravest_reason_is_the_one_that_is_given():
 
 def test_b14_missing_is_none_with_a_reason_never_zero():
     assert energy_of(log([(t, None, None) for t in range(12)]), 2 * S, 9 * S).energy_mj is None
-    assert energy_of(log(), 2 * S, 9 * S).reason == "no board was read"
+    assert energy_of(log(), 2 * S, 9 * S).reason == "withheld: no board was read"
 
 
 @pytest.mark.parametrize("zero", [(0, None), (None, 5), (0, 5), (0, 0)])
 def test_b14_an_instrument_that_says_zero_says_nothing(zero):
     energy = energy_of(log([(t, *zero) for t in range(12)]), 2 * S, 9 * S)
     assert energy.energy_mj is None
-    assert energy.reason == "board 0 (Test board): reported no energy"
+    assert energy.reason == "withheld: board 0 (Test board): reported no energy"
 
 
 def test_b14_a_counter_that_stands_still_leaves_it_to_the_watts_and_is_said():

@@ -219,7 +219,7 @@ def test_b5_a_log_that_ends_within_the_window_is_withheld_with_the_reason() -> N
     claims = claims_of(builder, cut)
     assert [level for level, _ in texts(claims)] == ["withheld", "withheld"]
     assert claims.metric("tokens_per_joule").reason == (
-        "repeat 1: board 0 (Toy GPU): samples do not enclose the window closely enough"
+        "withheld: repeat 1: board 0 (Toy GPU): samples do not enclose the window closely enough"
     )
 
 
@@ -237,7 +237,7 @@ def test_b8_a_counter_that_runs_backwards_bars_every_number_of_energy() -> None:
     claims = claims_of(builder, changed(shifted, reset))
     words = "repeat 1: board 1 (Toy GPU): the energy counter ran backwards"
     assert texts(claims) == [("INVALID", words)]
-    assert claims.metric("tokens_per_joule").reason == words
+    assert claims.metric("tokens_per_joule").reason == f"INVALID: {words}"
     assert claims.boards[0].energy_j is not None
     assert claims.boards[1].energy_j is None
 
@@ -275,6 +275,12 @@ def test_two_hosts_are_summed() -> None:
     builder = builder_of(instruments=[HOST, other])
     beside = [host_power(builder), host_power(builder, power_mw=500_000)]
     assert claims_of(builder, beside=beside).metric("host_power").value == pytest.approx(2000)
+
+
+def test_a_host_of_a_run_that_never_passed_has_no_window() -> None:
+    builder = builder_of(instruments=[HOST], rates_urps=(90_000_000,))
+    claims = claims_of(builder, beside=[host_power(builder)])
+    assert claims.metric("host_power").reason == "no trial met the SLO"
 
 
 def test_b14_a_host_that_could_not_be_read_is_a_reason_and_no_zero() -> None:

@@ -7,12 +7,17 @@ from typing import Any
 
 import pytest
 
+from tests.support.runs import gpu_spec
+from tokenwatt_site.canonical import JsonValue
 from tokenwatt_site.energy import WindowEnergy, window_energy
+from tokenwatt_site.journal import GENESIS, Entry
 from tokenwatt_site.power_caveats import power_caveats
 from tokenwatt_site.power_log import Board, PowerLog, PowerSample
+from tokenwatt_site.spec import Spec
 from tokenwatt_site.trials import Evidence
 
 S = 10**9
+SPEC = gpu_spec()
 SOUND = {"others": 0, "ecc": True, "persistence": True}
 
 
@@ -32,8 +37,9 @@ def energy_of(read: PowerLog) -> WindowEnergy:
     return window_energy(read, 2 * S, 7 * S, max_gap_ns=3 * S)
 
 
-def said(read: PowerLog) -> dict[str, str]:
-    found = power_caveats(Evidence((), (), read), (energy_of(read),))
+def said(read: PowerLog, spec: Spec = SPEC, told: JsonValue = None) -> dict[str, str]:
+    opening = Entry(seq=0, at="now", event="open", prev=GENESIS, data={"instruments": told})
+    found = power_caveats(spec, Evidence((opening,), (), read), (energy_of(read),))
     return {item.what: item.why for item in found}
 
 
@@ -45,7 +51,7 @@ def test_sound_boards_have_a_gain_error_and_no_other_caveat() -> None:
 
 
 def test_no_power_has_no_caveat_here() -> None:
-    assert power_caveats(Evidence((), (), None), ()) == ()
+    assert power_caveats(SPEC, Evidence((), (), None), ()) == ()
 
 
 def test_a_gain_error_is_of_numbers_that_are_there() -> None:
@@ -92,6 +98,14 @@ def test_energy_that_is_the_integral_of_watts_is_told() -> None:
     assert found["Energy by the boards' own counters"].startswith("In 1 of 2 windows of a board")
 
 
+def test_a_counter_without_watts_beside_it_is_told() -> None:
+    read = log({}, {})
+    half = tuple(replace(s, power_mw=None) if s.board else s for s in read.samples)
+    found = said(replace(read, samples=half))
+    assert found["Counters held against watts"].startswith("In 1 of 2 windows of a board its watts")
+    assert "Counters held against watts" in said(replace(read, averaging_ns=S))
+
+
 def test_gaps_between_readings_are_told_from_two_periods_on() -> None:
     read = log({})
     gap = tuple(s for s in read.samples if s.at_ns != 4 * S)
@@ -101,3 +115,27 @@ def test_gaps_between_readings_are_told_from_two_periods_on() -> None:
 
 def test_an_exporter_s_own_period_is_told() -> None:
     assert "When the boards were read" in said(log({}, sensor="dcgm"))
+
+
+INSTRUMENTS = [
+    {"sensor": "dcgm", "url": "http://node.example/metrics"},
+    {"sensor": "redfish", "url": "https://bmc.example/redfish/v1/Chassis/1"},
+    {"sensor": "nvml"},
+]
+
+
+def test_a_second_instrument_of_the_boards_that_was_not_read_is_told_with_the_reason() -> None:
+    spec = gpu_spec(instruments=INSTRUMENTS)
+    told = [{"sensor": i["sensor"], "reason": f"no {i['sensor']}"} for i in INSTRUMENTS]
+    # That of the host is a metric without a value, and that of the source of power its own reason.
+    found = said(log({}), spec, told)
+    assert found.pop("The boards' energy by dcgm too") == "Not measured: no dcgm."
+    assert list(found) == ["Gain error of the boards"]
+    read = [{"sensor": i["sensor"], "reason": None} for i in INSTRUMENTS]
+    assert list(said(log({}), spec, read)) == ["Gain error of the boards"]
+
+
+@pytest.mark.parametrize("told", [None, "all", [None], [{"sensor": "dcgm"}], [{"reason": "x"}]])
+def test_a_journal_that_tells_nothing_of_an_instrument_gives_no_reason(told: JsonValue) -> None:
+    spec = gpu_spec(instruments=INSTRUMENTS)
+    assert list(said(log({}), spec, told)) == ["Gain error of the boards"]

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from tests.support.runs import HELD, small_spec, small_spec_dict
 from tokenwatt_site.canonical import canonical_bytes, load_json, sha256_hex
 from tokenwatt_site.errors import InputError
-from tokenwatt_site.run import ClaimsOnlyRecord, MetricClaim, Run, signed_bytes
+from tokenwatt_site.run import BoardClaim, ClaimsOnlyRecord, MetricClaim, Run, signed_bytes
 
 
 def document(**changes: Any) -> dict[str, Any]:
@@ -154,6 +154,25 @@ def test_a_claim_is_found_by_its_key() -> None:
     assert claims.metric("goodput").value == 2047.25
     with pytest.raises(KeyError):
         claims.metric("mbu")
+
+
+def test_watts_and_joules_of_each_board_are_numbers_that_are_recomputed() -> None:
+    claims = Run.model_validate_json(canonical_bytes(document())).claims
+    board = BoardClaim(
+        repeat=1,
+        uuid="GPU-0",
+        name="Toy",
+        energy_j=1200.0,
+        mean_power_w=300.0,
+        limit_w=400.0,
+        sm_mhz=None,
+        memory_mhz=None,
+        celsius=None,
+        held_back=(("power limit", 0.5),),
+    )
+    more = claims.model_copy(update={"boards": (board,)})
+    assert more.numbers == claims.numbers + 2
+    assert type(more).model_validate_json(canonical_bytes(more.to_json())) == more
 
 
 RECORD: dict[str, Any] = {

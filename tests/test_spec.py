@@ -396,7 +396,7 @@ def test_instruments_say_where_and_are_no_identity() -> None:
     spec = parse_spec(with_power("dcgm", "gpu", DCGM, {"sensor": "rapl"}, REDFISH), source="x")
 
     assert [i.sensor for i in spec.instruments] == ["dcgm", "rapl", "redfish"]
-    assert spec.instruments[2].password_variable == "BMC_PASSWORD"
+    assert spec.instruments[2].password_variable == REDFISH["password_variable"]
     alone = parse_spec(with_power("dcgm", "gpu", DCGM), source="x")
     assert alone.configuration_id == spec.configuration_id
     node_2 = DCGM | {"url": "http://node-2:9400/metrics"}

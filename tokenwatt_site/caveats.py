@@ -225,7 +225,7 @@ def _all(
         )
     for metric in _once(metrics):
         if metric.value is None:
-            yield METRICS[metric.key].label, f"Not measured: {metric.reason}."
+            yield METRICS[metric.key].label, _no_number(metric.reason or "no reason was recorded")
     yield (
         "The long run",
         (
@@ -269,6 +269,12 @@ def _all(
     )
     if fields := not_recorded(setup.to_json()):
         yield "Setup fields that were not recorded", ", ".join(fields)
+
+
+def _no_number(reason: str) -> str:
+    if reason.startswith(("withheld: ", "INVALID: ")):
+        return f"{reason[0].upper()}{reason[1:]}."
+    return f"Not measured: {reason}."
 
 
 _LEFT_OUT: Mapping[PowerScope, str] = MappingProxyType(

@@ -73,7 +73,7 @@ def derive(spec: Spec, evidence: Evidence) -> Claims:
         not_covered=(
             *caveats(spec, repeats, metrics),
             *circumstances(spec, evidence.journal, trials, evidence.trace),
-            *power_caveats(evidence, energy.energies),
+            *power_caveats(spec, evidence, energy.energies),
         ),
     )
 

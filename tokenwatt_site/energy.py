@@ -41,6 +41,12 @@ class Finding:
     text: str
 
 
+def gravest(findings: Sequence[Finding]) -> Finding | None:
+    """Return the first that leaves no number, INVALID before withheld; None: none does."""
+    refused = [f for level in ("INVALID", "withheld") for f in findings if f.level == level]
+    return refused[0] if refused else None
+
+
 @dataclass(frozen=True, slots=True)
 class BoardEnergy:
     """Energy of one board over one window, in mJ; None where it cannot be told.
@@ -51,17 +57,19 @@ class BoardEnergy:
         longest_gap_ns: between readings that carry anything, from the one before the window to the
             one after it.
         findings: why there is no energy, or what is to be said of it.
+        checked: whether counter and watts were both there, and held against each other.
     """
 
     energy_mj: float | None
     source: Literal["counter", "power"] | None
     longest_gap_ns: int | None
     findings: tuple[Finding, ...] = ()
+    checked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class WindowEnergy:
-    """Energy of all boards over one window, or the reason for none.
+    """Energy of all boards over one window, or the reason for none: "withheld: " or "INVALID: ".
 
     `by_board` is in the order of the log's boards; `findings` name the board that they are of.
     """
@@ -127,18 +135,17 @@ def held_against_idle(
 
 
 def _summed(boards: Sequence[Board], energies: Sequence[BoardEnergy]) -> WindowEnergy:
-    if not boards:
-        return WindowEnergy(None, "no board was read")
     findings = tuple(
         Finding(found.level, f"board {number} ({board.name}): {found.text}")
         for number, (board, energy) in enumerate(zip(boards, energies, strict=True))
         for found in energy.findings
     )
-    known = [energy.energy_mj for energy in energies if energy.energy_mj is not None]
-    total = math.fsum(known) if len(known) == len(energies) else None
-    refused = [f for level in ("INVALID", "withheld") for f in findings if f.level == level]
-    reason = None if total is not None else refused[0].text
-    return WindowEnergy(total, reason, tuple(energies), findings)
+    if not boards:
+        findings = (Finding("withheld", "no board was read"),)
+    if (refused := gravest(findings)) is not None:
+        return WindowEnergy(None, f"{refused.level}: {refused.text}", tuple(energies), findings)
+    total = math.fsum(energy.energy_mj or 0.0 for energy in energies)
+    return WindowEnergy(total, None, tuple(energies), findings)
 
 
 def _without(board: BoardEnergy, level: Level, text: str) -> BoardEnergy:
@@ -177,12 +184,10 @@ class _Window:
 
     def energy(self, samples: Sequence[PowerSample]) -> BoardEnergy:
         """Return the energy of one board, from its samples in order of time."""
-        counter = [(s.at_ns, s.energy_mj) for s in self._near(samples) if s.energy_mj is not None]
-        delay_ns = (self.averaging_ns or 0) // 2
-        power = [
-            (s.at_ns - delay_ns, s.power_mw) for s in self._near(samples) if s.power_mw is not None
-        ]
-        gap_ns = self._longest_gap_ns(samples)
+        near, delay_ns = self._near(samples), (self.averaging_ns or 0) // 2
+        counter = [(s.at_ns, s.energy_mj) for s in near if s.energy_mj is not None]
+        power = [(s.at_ns - delay_ns, s.power_mw) for s in near if s.power_mw is not None]
+        gap_ns = self._longest_gap_ns(near)
         try:
             integral = self._by_power(power)
             by_power = integral if isinstance(integral, float) else None
@@ -196,7 +201,7 @@ class _Window:
             return BoardEnergy(None, None, gap_ns, (Finding("withheld", "reported no energy"),))
         source: Literal["counter", "power"] = "power" if by_counter is None else "counter"
         findings = tuple(self._against_each_other(counter, by_counter, by_power))
-        return BoardEnergy(chosen, source, gap_ns, findings)
+        return BoardEnergy(chosen, source, gap_ns, findings, None not in (by_counter, by_power))
 
     def _near(self, samples: Sequence[PowerSample]) -> Sequence[PowerSample]:
         """Return the samples that can enclose the window, and one before them."""
@@ -205,12 +210,8 @@ class _Window:
         first = bisect_left(samples, self.start_ns - reach, key=at)
         return samples[max(first - 1, 0) : bisect_right(samples, self.end_ns + reach, key=at)]
 
-    def _longest_gap_ns(self, samples: Sequence[PowerSample]) -> int | None:
-        told = [
-            (s.at_ns, 0)
-            for s in self._near(samples)
-            if s.power_mw is not None or s.energy_mj is not None
-        ]
+    def _longest_gap_ns(self, near: Sequence[PowerSample]) -> int | None:
+        told = [(s.at_ns, 0) for s in near if s.power_mw is not None or s.energy_mj is not None]
         around = self._around(told)
         return max(b - a for (a, _), (b, _) in pairwise(around)) if around else None
 

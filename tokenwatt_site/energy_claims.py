@@ -13,6 +13,7 @@ from tokenwatt_site.energy import (
     RECONCILED_WITHIN,
     Finding,
     WindowEnergy,
+    gravest,
     held_against_idle,
     window_energy,
 )
@@ -20,6 +21,7 @@ from tokenwatt_site.goodput import meets_all
 from tokenwatt_site.idle import NOT_MEASURED, Idle, idle_by_repeat
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.pooled import absent, pooled
+from tokenwatt_site.power_caveats import why_not_read
 from tokenwatt_site.power_log import PowerLog
 from tokenwatt_site.run import BoardClaim, MetricClaim, Outcome
 from tokenwatt_site.spec import PowerScope, PowerSensor, Spec
@@ -150,8 +152,16 @@ def _without(
     """Return `keys` without a value where a repeat has no energy; else nothing."""
     for trial, energy in zip(tops, energies, strict=True):
         if energy.energy_mj is None:
-            return tuple(absent(key, f"repeat {trial.repeat}: {energy.reason}") for key in keys)
+            why = _why(trial, energy.findings)
+            return tuple(absent(key, why) for key in keys)
     return ()
+
+
+def _why(trial: Trial, findings: Sequence[Finding], otherwise: str = "") -> str:
+    """Return why a trial has no number: how grave first, where a check said so."""
+    if (refused := gravest(findings)) is None:
+        return f"repeat {trial.repeat}: {otherwise}"
+    return f"{refused.level}: repeat {trial.repeat}: {refused.text}"
 
 
 def _per_token(
@@ -201,7 +211,7 @@ def _above_idle(
     for trial, total in zip(tops, joules, strict=True):
         idle = idles.get(trial.repeat, NOT_MEASURED)
         if idle.power_mw is None:
-            return absent(key, f"repeat {trial.repeat}: {idle.reason}")
+            return absent(key, _why(trial, idle.findings, idle.reason))
         above.append(total - idle.power_mw * _length_ns(trial) / 1e12)
     if min(above) <= 0:
         return absent(key, "the boards drew no more in the window than without a request")
@@ -230,7 +240,7 @@ def _idle_power(tops: Sequence[Trial], idles: Mapping[int, Idle], label: str) ->
     for trial in tops:
         idle = idles.get(trial.repeat, NOT_MEASURED)
         if idle.power_mw is None:
-            return absent("idle_power", f"repeat {trial.repeat}: {idle.reason}", label)
+            return absent("idle_power", _why(trial, idle.findings, idle.reason), label)
         watts.append(idle.power_mw / 1e3)
     return pooled("idle_power", watts, label)
 
@@ -304,17 +314,8 @@ def _power_beside(
         for energy in energies:
             outcomes += _told(key, trial, energy.findings)
             if energy.energy_mj is None:
-                reason = reason or f"repeat {trial.repeat}: {energy.reason}"
+                reason = reason or _why(trial, energy.findings)
         millijoules = math.fsum(energy.energy_mj or 0.0 for energy in energies)
         watts.append(millijoules * 1e6 / _length_ns(trial))
     claim = pooled(key, watts) if reason is None else absent(key, reason)
     return claim, tuple(outcomes)
-
-
-def why_not_read(evidence: Evidence, sensor: PowerSensor) -> str | None:
-    """Return why an instrument beside the source of energy could not be read; None: it could."""
-    told = evidence.journal[0].data.get("instruments")
-    for item in told if isinstance(told, list) else ():
-        if isinstance(item, dict) and item.get("sensor") == sensor and item.get("reason"):
-            return str(item["reason"])
-    return None

@@ -11,7 +11,13 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Field, ValidationError
 
 from tokenwatt_site.canonical import canonical_bytes
-from tokenwatt_site.energy import MAX_GAP_PERIODS, Finding, WindowEnergy, window_energy
+from tokenwatt_site.energy import (
+    MAX_GAP_PERIODS,
+    Finding,
+    WindowEnergy,
+    gravest,
+    window_energy,
+)
 from tokenwatt_site.errors import InputError, Problem
 from tokenwatt_site.journal import Entry
 from tokenwatt_site.power_log import PowerLog
@@ -62,13 +68,13 @@ class Idle:
 
     Attributes:
         power_mw: mean of before and after, of that one which there is; None: neither.
-        reason: why there is none.
+        reason: why there is none; empty where there is one.
         least_mw: of each board, the less of the two; empty where nothing was measured.
         findings: what is to be said of it.
     """
 
     power_mw: float | None
-    reason: str | None
+    reason: str = ""
     least_mw: tuple[float | None, ...] = ()
     findings: tuple[Finding, ...] = ()
 
@@ -112,15 +118,12 @@ def _idle(log: PowerLog, spans: Sequence[IdleSpan]) -> Idle:
     )
     watts = [_mean_mw(span, energy.energy_mj) for span, energy in zip(spans, energies, strict=True)]
     known = [mw for mw in watts if mw is not None]
-    if not known or any(found.level == "INVALID" for found in findings):
-        return Idle(None, _reason(energies), (), findings)
+    refused = gravest(findings)
+    if refused is not None and (refused.level == "INVALID" or not known):
+        return Idle(None, refused.text, (), findings)
     least = tuple(_least_mw(spans, energies, board) for board in range(len(log.boards)))
     told = tuple(_agreement(spans, watts))
-    return Idle(math.fsum(known) / len(known), None, least, (*findings, *told))
-
-
-def _reason(energies: Sequence[WindowEnergy]) -> str:
-    return next(energy.reason for energy in energies if energy.reason is not None)
+    return Idle(math.fsum(known) / len(known), "", least, (*findings, *told))
 
 
 def _mean_mw(span: IdleSpan, energy_mj: float | None) -> float | None:

@@ -7,23 +7,45 @@ from collections.abc import Iterator, Sequence
 from tokenwatt_site.energy import WindowEnergy
 from tokenwatt_site.power_log import Board, PowerLog
 from tokenwatt_site.run import NotCovered
+from tokenwatt_site.spec import PowerSensor, Spec
 from tokenwatt_site.trials import Evidence
 
 GAIN_ERROR_PERCENT = 5
 """Of a board's own meter, linear and different between boards of one model (arXiv 2312.02741)."""
 
 
-def power_caveats(evidence: Evidence, energies: Sequence[WindowEnergy]) -> tuple[NotCovered, ...]:
+def power_caveats(
+    spec: Spec, evidence: Evidence, energies: Sequence[WindowEnergy]
+) -> tuple[NotCovered, ...]:
     """Return the caveats of the published energy; `energies` are of the windows it is made of."""
     log = evidence.power
     if log is None:
         return ()
     told = (
+        *_of_second_readings(spec, evidence),
         *_of_meters(log, energies),
         *_of_readings(log, energies),
         *(_of_boards(log.boards) if log.scope in {"gpu", "module"} else ()),
     )
     return tuple(NotCovered(what=what, why=why) for what, why in told)
+
+
+def why_not_read(evidence: Evidence, sensor: PowerSensor) -> str | None:
+    """Return why an instrument that the spec asks for could not be read; None: it could."""
+    told = evidence.journal[0].data.get("instruments") if evidence.journal else None
+    for item in told if isinstance(told, list) else ():
+        if isinstance(item, dict) and item.get("sensor") == sensor and item.get("reason"):
+            return str(item["reason"])
+    return None
+
+
+def _of_second_readings(spec: Spec, evidence: Evidence) -> Iterator[tuple[str, str]]:
+    """Tell of second instruments of the boards; those of processors and hosts are metrics."""
+    for sensor in dict.fromkeys(i.sensor for i in spec.instruments):
+        if sensor not in {spec.setup.power.sensor, "rapl", "redfish"}:
+            why = why_not_read(evidence, sensor)
+            if why is not None:
+                yield f"The boards' energy by {sensor} too", f"Not measured: {why}."
 
 
 def _of_meters(log: PowerLog, energies: Sequence[WindowEnergy]) -> Iterator[tuple[str, str]]:
@@ -36,14 +58,23 @@ def _of_meters(log: PowerLog, energies: Sequence[WindowEnergy]) -> Iterator[tupl
                 " repeat, so that no interval here holds it. It cancels only on the same boards."
             ),
         )
-    by_watts = [board for energy in known for board in energy.by_board if board.source == "power"]
+    boards = [board for energy in known for board in energy.by_board]
+    by_watts = sum(board.source == "power" for board in boards)
     if by_watts:
         yield (
             "Energy by the boards' own counters",
             (
-                f"In {len(by_watts)} of {sum(len(e.by_board) for e in known)} windows of a board"
-                " there was none that could be used: its energy is the integral of its watts, read"
-                f" every {log.period_ns / 1e9:g} s."
+                f"In {by_watts} of {len(boards)} windows of a board there was none that could be"
+                " used: its energy is the integral of its watts, read every"
+                f" {log.period_ns / 1e9:g} s."
+            ),
+        )
+    if alone := sum(board.source == "counter" and not board.checked for board in boards):
+        yield (
+            "Counters held against watts",
+            (
+                f"In {alone} of {len(boards)} windows of a board its watts were not read, or not"
+                " often enough: the counter stands alone."
             ),
         )
 

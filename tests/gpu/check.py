@@ -33,7 +33,7 @@ from tokenwatt_site.measure.power.nvml import NvmlMeter
 from tokenwatt_site.measure.power.survey import update_period_ns
 from tokenwatt_site.power_log import PowerSample
 
-IDLE_S, STREAM_S, DUTY_S, SETTLE_S = 15, 10, 8, 3
+IDLE_S, STREAM_S, DUTY_S, SETTLE_S = 12, 10, 6, 3
 DUTIES = (0.25, 0.5, 0.75)
 _QUICK_S, _STEP_S = 3.0, 5.0
 

@@ -41,16 +41,16 @@ CONFIG: dict[str, Any] = {
 PROTOCOL: dict[str, Any] = {
     "mode": "demo",
     "repeats": 1,
-    "lead_in": 60,
-    "scored": 180,
+    "lead_in": 40,
+    "scored": 120,
     "tail": 80,
     "start_rate": 4,
     "max_rate": 4,
     "request_timeout_s": 120,
 }
-"""One rate, 45 s scored: a run for its watts, not for its goodput."""
+"""One rate, 30 s scored: a run for its watts, not for its goodput."""
 
-READY_S = 150
+READY_S = 120
 _OFFLINE = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
 MAIN = "from tokenwatt_site.cli import main; main()"
 

@@ -12,7 +12,7 @@ from tokenwatt_site.errors import InputError
 from tokenwatt_site.model_shape.document import ModelDocument, Tensor, headers_digest
 from tokenwatt_site.power_log import Board, PowerLog, encode_power
 from tokenwatt_site.records import encode_requests
-from tokenwatt_site.spec import Spec
+from tokenwatt_site.spec import NOT_RECORDED, Spec
 from tokenwatt_site.trust.roles import BESIDE, check_model, check_roles, decoded
 
 BARE = ["journal", "requests"]
@@ -98,3 +98,9 @@ def test_headers_of_tensors_are_those_of_the_model_that_is_named() -> None:
 def test_a_config_alone_and_no_files_name_no_digest() -> None:
     check_model(gpu_spec(), ModelDocument({}))
     check_model(gpu_spec(), None)
+
+
+def test_a_model_whose_digest_is_not_recorded_is_not_held_against_one() -> None:
+    model = ModelDocument({}, tensors=(Tensor("head", "BF16", (2, 3)),))
+
+    check_model(gpu_spec(setup__model__digest=NOT_RECORDED), model)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from tokenwatt_site import accelerators
 from tokenwatt_site.canonical import clean_text
 from tokenwatt_site.errors import EngineError, EnvironmentProblem, Problem, ReadBackError
+from tokenwatt_site.journal import Entry
 from tokenwatt_site.measure.descriptors import allow
 from tokenwatt_site.measure.endpoint import EngineFacts, Prober, Reply
 from tokenwatt_site.measure.instruments import merged_boards
@@ -130,6 +131,33 @@ def _board_rows(
     near = not isinstance(power, str) and all(abs(mw / 1000 - power) <= 0.5 for mw in limits)
     observed = ", ".join(f"{mw / 1000:g}" for mw in sorted(limits)) or None
     yield "setup.accelerator.power_limit_w", text, observed, near
+
+
+def require_new_launch(lines: Sequence[Entry], repeat: int, started: str | None) -> None:
+    """See that the engine was started anew since the other repeats, where it tells its start.
+
+    Args:
+        lines: of the journal so far.
+        repeat: the one that is about to begin.
+        started: when the engine's process started, as it tells; None: it does not.
+
+    Raises:
+        EnvironmentProblem: naming the repeat of which the process is.
+    """
+    starts = {
+        str(line.data.get("engine_started")): line.data["repeat"]
+        for line in lines
+        if line.event == "launch" and line.data["repeat"] != repeat
+    }
+    if started is not None and started in starts:
+        raise EnvironmentProblem(
+            Problem(
+                f"the engine still runs since repeat {starts[started]}",
+                found=f"process started {started}",
+                expected="a new launch for every repeat",
+                remedy="Restart the engine, then resume.",
+            )
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ from tokenwatt_site.measure.endpoint import read_back
 from tokenwatt_site.measure.engine import RunningEngine, attach, launch
 from tokenwatt_site.measure.headroom import held_text, require_start
 from tokenwatt_site.measure.instruments import Instruments
-from tokenwatt_site.measure.preflight import compare, preflight
+from tokenwatt_site.measure.preflight import compare, preflight, require_new_launch
 from tokenwatt_site.measure.selftest import self_test
 from tokenwatt_site.measure.tokenizer import prompts_for
 from tokenwatt_site.measure.trial import Progress, run_trial
@@ -139,12 +139,15 @@ class _Session:
             for repeat in range(1, spec.protocol.repeats + 1):
                 if repeat in done:
                     continue
-                with self._engine() as engine, self._instruments(engine) as instruments:
+                with (
+                    self._engine() as engine,
+                    self._instruments(engine) as instruments,
+                    self._reading(instruments) as hung,
+                ):
                     launched = self._launched(repeat, engine, instruments)
-                    with self._reading(instruments) as hung:
-                        self._idle(launched, "before")
-                        self._search(launched)
-                        self._idle(launched, "after")
+                    self._idle(launched, "before")
+                    self._search(launched)
+                    self._idle(launched, "after")
                 self._journal.append("repeat_end", repeat=repeat, hung=hung)
                 if spec.endpoint.start == "attach" and repeat < spec.protocol.repeats:
                     self._ask_for_restart(repeat)
@@ -185,7 +188,7 @@ class _Session:
     def _launched(self, repeat: int, engine: RunningEngine, instruments: Instruments) -> _Launched:
         """Compare the engine with the spec, and do all that goes before its trials."""
         spec, protocol = self._spec, self._spec.protocol
-        self._require_new_launch(repeat, engine)
+        require_new_launch(self._journal.lines, repeat, engine.started)
         if (before := self.work.boards()) is not None:
             require_same_boards(before, instruments.boards)
         facts = read_back(engine.url, spec.endpoint.api_key_variable)
@@ -197,8 +200,7 @@ class _Session:
             headers_digest(model) if model is not None else None,
         )
         # Fresh for every launch: an attached engine may still hold what an earlier one asked.
-        launches = sum(line.event == "launch" for line in self._journal.lines)
-        key = trial_key(self._begun.nonce, spec.configuration_id, repeat, -launches)
+        key = trial_key(self._begun.nonce, spec.configuration_id, repeat, -self._launches())
         if spec.endpoint.prompt_kind == "text" and spec.endpoint.tokenizer is None:
             self._events.say("asking the engine's /tokenize which words are one token each")
         prompts = prompts_for(spec.endpoint, engine.url)
@@ -249,6 +251,9 @@ class _Session:
             )
         return _Launched(launch_line, repeat, engine, realisation, held, prompts, instruments)
 
+    def _launches(self) -> int:
+        return sum(line.event == "launch" for line in self._journal.lines)
+
     def _idle(self, launched: _Launched, when: Literal["before", "after"]) -> None:
         """Read what the engine draws with its model loaded and no request."""
         instruments = launched.instruments
@@ -261,22 +266,6 @@ class _Session:
         self._journal.append(
             "idle", repeat=launched.repeat, when=when, start_ns=span[0], end_ns=span[1]
         )
-
-    def _require_new_launch(self, repeat: int, engine: RunningEngine) -> None:
-        starts = {
-            str(line.data.get("engine_started")): line.data["repeat"]
-            for line in self._journal.lines
-            if line.event == "launch" and line.data["repeat"] != repeat
-        }
-        if engine.started is not None and engine.started in starts:
-            raise EnvironmentProblem(
-                Problem(
-                    f"the engine still runs since repeat {starts[engine.started]}",
-                    found=f"process started {engine.started}",
-                    expected="a new launch for every repeat",
-                    remedy="Restart the engine, then resume.",
-                )
-            )
 
     def _search(self, launched: _Launched) -> None:
         protocol = self._spec.protocol
@@ -402,16 +391,19 @@ class _Session:
 
     @contextmanager
     def _reading(self, instruments: Instruments) -> Iterator[list[str]]:
-        """Read the instruments and keep what they read, whatever ends the launch.
+        """Read the instruments, and keep what they read of a launch that came to its trials.
 
-        The list names in the end those that hung: their logs end before.
+        They run through its self-test too, so that it tests the client as it is in the trials. The
+        list names in the end those that hung: their logs end before.
         """
         hung: list[str] = []
+        before = self._launches()
         try:
             with instruments.running(hung.extend):
                 yield hung
         finally:
-            self.work.keep_recorded(instruments.recorded())
+            if self._launches() > before:
+                self.work.keep_recorded(instruments.recorded())
             for name in hung:
                 self._events.say(f"{name} does not answer any more; what was read of it is kept")
 

@@ -12,21 +12,12 @@ from tokenwatt_site.idle import IdleSpan
 from tokenwatt_site.journal import Entry
 from tokenwatt_site.power_log import PowerLog
 from tokenwatt_site.run import Run
-from tokenwatt_site.spec import PowerScope, PowerSensor
+from tokenwatt_site.spec import SCOPES
 from tokenwatt_site.trials import Evidence, Trial
 from tokenwatt_site.trust.difference import expect_equal
 
 _BOARD_MW = 10_000_000
 _HOST_MW = 1_000_000_000
-_SCOPES: Mapping[PowerSensor, tuple[PowerScope, ...]] = MappingProxyType(
-    {
-        "nvml": ("gpu", "module"),
-        "dcgm": ("gpu", "module"),
-        "amd": ("gpu", "module"),
-        "rapl": ("cpu",),
-        "redfish": ("host",),
-    }
-)
 _BOUNDS: Mapping[str, tuple[int, int]] = MappingProxyType(
     {
         "energy_mj": (0, 1 << 53),
@@ -86,7 +77,7 @@ def check_log(field: str, log: PowerLog) -> None:
     Raises:
         InputError: naming the sample or the board.
     """
-    if log.scope not in _SCOPES.get(log.sensor, ()):
+    if log.sensor == "none" or log.scope not in SCOPES[log.sensor]:
         raise _fault(field, f"is of scope {log.scope}, which the sensor {log.sensor} does not have")
     uuids = [board.uuid for board in log.boards]
     if not uuids or len(set(uuids)) != len(uuids):

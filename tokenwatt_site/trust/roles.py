@@ -9,7 +9,7 @@ from tokenwatt_site.errors import InputError, Problem
 from tokenwatt_site.model_shape.document import ModelDocument, decode_model, headers_digest
 from tokenwatt_site.power_log import decode_power
 from tokenwatt_site.records import decode_requests
-from tokenwatt_site.spec import Spec
+from tokenwatt_site.spec import NOT_RECORDED, Spec
 from tokenwatt_site.trace import Trace
 from tokenwatt_site.trials import Evidence
 from tokenwatt_site.trust.difference import expect_equal
@@ -77,9 +77,13 @@ def decoded(raw: Mapping[str, bytes], trace: Trace | None, path: str) -> Evidenc
 def check_model(spec: Spec, model: ModelDocument | None) -> None:
     """Check that headers of tensors, where there are any, are those of the model that is named.
 
+    A setup may leave the digest "not recorded", as any field; then nothing is named.
+
     Raises:
         InputError: the setup names another digest.
     """
+    if spec.setup.model.digest == NOT_RECORDED:
+        return
     if model is not None and (found := headers_digest(model)) is not None:
         what = "is not that of the model's files"
         expect_equal("setup.model.digest", spec.setup.model.digest, found, what)

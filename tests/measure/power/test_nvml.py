@@ -421,14 +421,18 @@ def test_boards_that_may_not_be_opened_are_as_if_they_were_not_there(scripted: S
         (
             ("nvmlDeviceGetTotalEnergyConsumption", "nvmlDeviceGetPowerUsage"),
             {"average_scopes": 0, "instant_scopes": 0, "virtualization": 2},
-            "neither energy nor power as a virtual GPU, a share of a board (nvmlDeviceGetPowerUs",
+            "is a virtual GPU, a share of a board, and tells neither energy nor power (nvmlDevice",
         ),
         (
             ("nvmlDeviceGetTotalEnergyConsumption", "nvmlDeviceGetPowerUsage"),
             {"average_scopes": 0, "instant_scopes": 0},
-            "neither energy nor power by this driver",
+            "H200 tells neither energy nor power (nvmlDeviceGetPowerUsage: Not Supported)",
         ),
-        ((), {"tape": [Tick(0, 0, 0, 0)]}, "neither energy nor power by this driver, or to us"),
+        (
+            (),
+            {"tape": [Tick(0, 0, 0, 0)]},
+            "H200 tells neither energy nor power (NVML answers 0 W)",
+        ),
     ],
 )
 def test_why_nothing_can_be_read_is_said(

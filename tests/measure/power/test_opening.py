@@ -1,13 +1,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.measure.stub_engine import StubEngine, as_json, serving
+from tests.support.nvml import ScriptedBoard
+from tests.support.nvml.fixtures import Scripted
 from tests.support.runs import small_spec
 from tokenwatt_site.errors import EnvironmentProblem, Problem, ReadBackError, UsageError
 from tokenwatt_site.measure.power import Boards, PowerMeter, ScriptedMeter, open_meters, opening
+from tokenwatt_site.measure.power.rapl import RaplMeter
 from tokenwatt_site.power_log import Board
 from tokenwatt_site.spec import Instrument, Spec
 
@@ -27,6 +32,7 @@ Opened = dict[str, ScriptedMeter | str]
 def spec(sensor: str, scope: str, *instruments: dict[str, Any]) -> Spec:
     rate = 0 if sensor == "none" else 1
     return small_spec(
+        setup__accelerator__count=1,
         setup__power={"sensor": sensor, "scope": scope, "rate_hz": rate},
         instruments=list(instruments),
     )
@@ -134,6 +140,20 @@ def test_of_an_exporters_boards_only_the_named_ones_are_read(machine: Any) -> No
     assert node_1.closed
 
 
+def test_another_instrument_of_the_same_boards_is_left_with_these(machine: Any) -> None:
+    nvml, node, other = meter("GPU-2"), meter("GPU-1", "GPU-2", "GPU-3"), meter("GPU-9")
+    machine(nvml=nvml, node_1=node, node_2=other)
+
+    opened = open_meters(spec("nvml", "gpu", NODE_1, NODE_2), Boards(final=True))
+
+    (_, beside), (_, elsewhere) = opened.beside
+    assert [board.uuid for board in beside.boards()] == ["GPU-2"]
+    assert [s.energy_mj for s in beside.read(lambda: 0)] == [1_000]
+    assert elsewhere is other
+    opened.close()
+    assert node.closed
+
+
 def test_a_name_that_no_board_has_is_refused_and_all_is_closed(machine: Any) -> None:
     one, packages = meter("GPU-1"), meter("package-0")
     machine(node_1=one, rapl=packages)
@@ -178,3 +198,51 @@ def test_what_was_opened_at_the_beginning_and_cannot_be_now_stops_the_run(machin
     machine(node_1="no answer", rapl=meter("package-0"))
     again = open_meters(spec("dcgm", "gpu", NODE_1, RAPL), Boards())
     assert again.as_begun("it was off", ("it was off", None)).reason == "it was off"
+
+
+GPU = ScriptedBoard(uuid="GPU-1", name="Toy")
+
+
+def test_every_sensor_of_a_spec_is_opened_where_it_is(
+    scripted: Scripted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scripted(GPU, ScriptedBoard(uuid="GPU-2", name="Toy"))
+    package = tmp_path / "intel-rapl:0"
+    package.mkdir()
+    for name, text in (("name", "package-0"), ("energy_uj", "5"), ("max_energy_range_uj", "99")):
+        (package / name).write_text(f"{text}\n", "utf-8")
+    monkeypatch.setattr(opening, "RaplMeter", lambda: RaplMeter(tmp_path))
+    chassis = {"PowerControl": [{"Name": "C", "PowerConsumedWatts": 500}]}
+    chassis["@odata.type"] = "#Power.v1_7_1.Power"
+    labels = 'gpu="0",UUID="GPU-9",modelName="Toy",DCGM_FI_DRIVER_VERSION="595"'
+    text = f"DCGM_FI_DEV_POWER_USAGE{{{labels}}} 300\n".encode()
+    node = StubEngine(get={"/p": as_json(chassis), "/metrics": (200, {}, text)})
+    with serving(node) as url:
+        asked = spec(
+            *("nvml", "gpu", {"sensor": "dcgm", "url": f"{url}/metrics"}, RAPL),
+            *({"sensor": "redfish", "url": f"{url}/p"}, {"sensor": "amd"}),
+        )
+        opened = open_meters(asked, Boards(named=("GPU-2",), final=True))
+        opened.close()
+
+    (nvml,) = opened.primary
+    assert [(board.uuid, board.chosen) for board in nvml.boards()] == [("GPU-2", "by name")]
+    assert {number: (m.sensor, m.scope) for number, m in opened.beside} == {
+        1: ("dcgm", "gpu"),
+        2: ("rapl", "cpu"),
+        3: ("redfish", "host"),
+    }
+    assert opened.reasons[:3] == (None, None, None)
+    assert "amdsmi" in str(opened.reasons[3])
+
+
+def test_the_engines_processes_tell_its_boards_once_it_runs(scripted: Scripted) -> None:
+    scripted(GPU, ScriptedBoard(uuid="GPU-2", name="Toy", pids=(17, 900)))
+
+    early = open_meters(spec("nvml", "gpu"), Boards())
+    opened = open_meters(spec("nvml", "gpu"), Boards(pids=(16, 17), final=True))
+    opened.close()
+
+    assert (early.primary, early.reason) == ((), None)
+    (board,) = opened.primary[0].boards()
+    assert (board.uuid, board.chosen, board.others) == ("GPU-2", "by process", 1)

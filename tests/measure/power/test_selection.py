@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -179,9 +180,12 @@ def test_numbers_in_an_order_that_only_cuda_knows_name_nothing(order: dict[str, 
     assert places(choose(FOUR, 4, environment=environment)) == [0, 1, 2, 3]
 
 
-def test_numbers_name_nothing_where_a_board_tells_no_bus() -> None:
+@pytest.mark.parametrize("change", [{"pci": None}, {"mig": True}])
+def test_numbers_name_nothing_where_a_board_tells_no_bus_or_its_shares_have_numbers_too(
+    change: dict[str, Any],
+) -> None:
     environment = {"CUDA_VISIBLE_DEVICES": "0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-    present = (replace(FOUR[0], pci=None), *FOUR[1:])
+    present = (replace(FOUR[0], **change), *FOUR[1:])
 
     with pytest.raises(ReadBackError, match="found 4"):
         choose(present, 1, environment=environment)

@@ -16,7 +16,7 @@ from tokenwatt_site.measure.power.binding import Nvml
 from tokenwatt_site.power_log import DramSpan
 
 LEAST_NS = 200_000_000
-"""Samples nearer to each other say nothing: the counters are refreshed every 100 ms or so."""
+"""Samples nearer to each other say nothing: 100 ms is a hard limit of Hopper (NVIDIA/DCGM#310)."""
 
 _DRAM_BW_UTIL = 10  # NVML_GPM_METRIC_DRAM_BW_UTIL
 

@@ -247,13 +247,13 @@ class NvmlMeter:
                 continue
             mode = self._nvml.ask("nvmlDeviceGetVirtualizationMode", handle)
             virtual = mode == self._nvml.module.NVML_GPU_VIRTUALIZATION_MODE_VGPU
-            why = "as a virtual GPU, a share of a board" if virtual else "by this driver, or to us"
+            share = " is a virtual GPU, a share of a board, and" if virtual else ""
             try:
                 self._nvml.call("nvmlDeviceGetPowerUsage", handle)
                 said = "NVML answers 0 W"
             except NvmlUnavailable as error:
                 said = str(error)
-            raise NvmlUnavailable(f"{board.name} tells neither energy nor power {why} ({said})")
+            raise NvmlUnavailable(f"{board.name}{share} tells neither energy nor power ({said})")
 
 
 def open_meter(

@@ -140,7 +140,7 @@ def open_meters(spec: Spec, boards: Boards) -> OpenedMeters:
     return OpenedMeters(
         primary=() if missing else primary,
         reason="; ".join(missing) or None,
-        beside=tuple(sorted(meters.items())),
+        beside=tuple((n, _as_primary(meter, primary)) for n, meter in sorted(meters.items())),
         reasons=tuple(
             reasons.get(number, _WHOLE if missing and number in own else None) for number in listed
         ),
@@ -196,15 +196,16 @@ def _opened(instrument: Instrument, count: int, boards: Boards) -> PowerMeter | 
         return str(error)
 
 
-class NamedBoards:
-    """The boards of a meter that the user named, as a meter of their own."""
+class SomeBoards:
+    """Some boards of a meter, as a meter of their own."""
 
-    def __init__(self, meter: PowerMeter, places: Sequence[int]) -> None:
+    def __init__(self, meter: PowerMeter, chosen: Mapping[int, str]) -> None:
+        """Leave the boards of `meter` at these places; `chosen` says how each came to be one."""
         self._meter = meter
-        self._place = {old: new for new, old in enumerate(places)}
+        self._place = {old: new for new, old in enumerate(chosen)}
         every = meter.boards()
         self._boards = tuple(
-            every[old].model_copy(update={"chosen": "by name"}) for old in self._place
+            every[old].model_copy(update={"chosen": how}) for old, how in chosen.items()
         )
         self.sensor, self.scope = meter.sensor, meter.scope
         self.driver, self.averaging_ns = meter.driver, meter.averaging_ns
@@ -247,8 +248,19 @@ def _only_named(meters: Sequence[PowerMeter], named: Sequence[str]) -> tuple[Pow
         if not places:
             meter.close()
         else:
-            kept.append(NamedBoards(meter, places))
+            kept.append(SomeBoards(meter, dict.fromkeys(places, "by name")))
     return tuple(kept)
+
+
+def _as_primary(meter: PowerMeter, primary: Sequence[PowerMeter]) -> PowerMeter:
+    """Leave the boards of the primary meters, where another instrument tells of these too.
+
+    So both are of the same boards, and their energies can be held against each other.
+    """
+    how = {board.uuid: board.chosen for one in primary for board in one.boards()}
+    boards = meter.boards()
+    chosen = {n: how[board.uuid] for n, board in enumerate(boards) if board.uuid in how}
+    return SomeBoards(meter, chosen) if 0 < len(chosen) < len(boards) else meter
 
 
 def _is_named(uuid: str, named: Sequence[str]) -> bool:

@@ -111,9 +111,9 @@ def choose(
         for place, board in enumerate(present)
         if place in places
     )
-    # Of shares nobody can tell how many boards they make; what reads whole boards refuses them.
-    whole = not any(one.part for one in chosen)
-    if whole and declared_count is not None and len(chosen) != declared_count:
+    # How many shares were declared is no number of boards; what reads whole boards refuses them.
+    shares = how != "all there are" and any(one.part for one in chosen)
+    if declared_count is not None and len(chosen) != declared_count and not shares:
         raise ReadBackError(_another_number(present, places, how, declared_count))
     return chosen
 
@@ -165,7 +165,8 @@ def _visible(environment: Mapping[str, str], present: Sequence[Present]) -> set[
         )
     if not entries[0].isdigit():
         return {_place(entry, present, VISIBLE) for entry in entries}
-    if environment.get(ORDER) != "PCI_BUS_ID" or any(board.pci is None for board in present):
+    numbered = all(board.pci is not None and not board.mig for board in present)
+    if environment.get(ORDER) != "PCI_BUS_ID" or not numbered:
         return None
     by_bus = sorted(range(len(present)), key=lambda place: str(present[place].pci).lower())
     places = set()
