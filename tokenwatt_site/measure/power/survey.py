@@ -24,6 +24,7 @@ BURST_S = 2.0
 """Long enough for the slowest counter that is known: one refresh in 100 ms."""
 
 _STEP_S = 0.005
+_PAIR_S = 1.25 * LEAST_NS / 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +137,7 @@ def _surveyed(
     if board.name not in refreshed:
         refreshed[board.name] = _refresh_ns(meter, now_ns, wait)
     else:
-        wait(2 * LEAST_NS / 1e9)
+        wait(_PAIR_S)
     spans = meter.end(begun, now_ns)
     return Surveyed(
         board=board,
