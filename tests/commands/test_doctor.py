@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -9,18 +10,26 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from tests.conftest import ROOT
+from tests.measure.power.test_dcgm import scrape
 from tests.measure.stub_engine import Answer, StubEngine, as_json, serving
+from tests.support.amdsmi import FakeAmdsmi
+from tests.support.exporter import exporting
 from tests.support.nvml import ScriptedBoard, ScriptedMachine, eight_boards
 from tests.support.nvml.fixtures import Scripted
 from tests.support.runs import as_written, small_spec
+from tests.support.safetensors_files import LLAMA, llama, write
 from tokenwatt_site import cli
 from tokenwatt_site.commands import doctor as module
 from tokenwatt_site.commands.checks import Check
 from tokenwatt_site.commands.doctor import doctor
 from tokenwatt_site.errors import UsageError
 from tokenwatt_site.measure.engine import free_port
+from tokenwatt_site.measure.power.amd import AmdMeter
 from tokenwatt_site.measure.power.nvml import NvmlUnavailable
+from tokenwatt_site.measure.power.rapl import RaplMeter
 from tokenwatt_site.measure.power.survey import Survey, survey
+from tokenwatt_site.power_log import Board
 from tokenwatt_site.trust.keyring import own_key
 
 METRICS = (
@@ -277,6 +286,116 @@ def test_boards_that_are_not_those_of_the_spec_fail_and_are_named(
     assert check.level == "fail"
     assert "setup.accelerator.count" in check.found
     assert "--gpus" in (check.remedy or "")
+
+
+def test_exporters_that_answer_are_told_with_their_boards(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)  # where the exporter's module is
+    (here / "one").mkdir()
+    (here / "other").mkdir()
+    with (
+        exporting(here / "one", scrape(("GPU-1", 300.0, 1000))) as one,
+        exporting(here / "other", scrape(("GPU-2", 300.0, 1000))) as other,
+        serving(StubEngine(get=TOY)) as url,
+    ):
+        monkeypatch.chdir(here)
+        dcgm = {"sensor": "dcgm", "url": one.url}
+        rapl = {"sensor": "rapl"}
+        primary = looked(
+            spec=spec_file(
+                here,
+                url,
+                setup__power={"sensor": "dcgm", "scope": "gpu", "rate_hz": 1.0},
+                instruments=[rapl, dcgm, {**dcgm, "url": other.url}],
+            )
+        )
+        beside = looked(spec=spec_file(here, url, instruments=[dcgm]))
+
+    assert [check.found for check in about(primary, "power")] == [
+        "dcgm, scope gpu, 1 board, watts averaged over a time that is not told"
+    ] * 2
+    assert about(beside, "instrument 1")[0].found.startswith("dcgm, scope gpu, 1 board")
+    assert {c.level for c in about(primary, "power") + about(beside, "instrument 1")} == {"ok"}
+
+
+def test_an_instrument_beside_that_cannot_be_read_is_a_warning(here: Path) -> None:
+    with serving(StubEngine(get=TOY)) as url:
+        instrument = {"sensor": "dcgm", "url": f"http://127.0.0.1:{free_port()}/metrics"}
+        checks = looked(spec=spec_file(here, url, instruments=[instrument]))
+
+    (check,) = about(checks, "instrument 1")
+    assert check.level == "warn"
+    assert check.found.startswith("not covered: ")
+
+
+def test_boards_that_are_told_apart_when_the_engine_runs_are_no_fault_yet(
+    here: Path, scripted: Scripted
+) -> None:
+    scripted(*eight_boards())
+    path = here / "a.spec.yaml"
+    power = {"sensor": "nvml", "scope": "gpu", "rate_hz": 1.0}
+    spec = small_spec(setup__power=power, setup__accelerator__count=2)
+    path.write_text(as_written(spec), "utf-8")
+
+    checks = looked(spec=path)
+
+    (check,) = about(checks, "power")
+    assert (check.level, "told apart when it runs" in check.found) == ("ok", True)
+    assert about(checks, "engine")[-1].found.startswith("started by ")
+
+
+@pytest.mark.parametrize(
+    ("kind", "level", "found"),
+    [
+        ("llama", "ok", "llama, 0.00e9 parameters"),
+        ("rwkv", "warn", "bandwidth is not modelled"),
+    ],
+)
+def test_model_files_are_described_or_the_reason_is_told(
+    here: Path, kind: str, level: str, found: str
+) -> None:
+    (here / "m").mkdir()
+    (here / "m" / "config.json").write_text(json.dumps({**LLAMA, "model_type": kind}), "utf-8")
+    write(here / "m" / "model.safetensors", llama())
+    with serving(StubEngine(get=TOY)) as url:
+        path = spec_file(here, url)
+        path.write_text(path.read_text("utf-8").replace('"start"', '"model_files":"m","start"'))
+        (check,) = about(looked(spec=path), "model files")
+
+    assert check.level == level
+    assert found in check.found
+
+
+def test_amd_boards_are_told_with_what_is_not_read_of_them(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = FakeAmdsmi()
+    monkeypatch.setattr(module, "_AMD_DEVICE", here)
+    monkeypatch.setattr(
+        module, "AmdMeter", lambda: AmdMeter(fake, now_ns=lambda: fake.now_ns, wait=fake.wait)
+    )
+
+    checks = looked()
+
+    assert about(checks, "driver")[0].found == "AMD 6.12.12"
+    assert about(checks, "AMD GPU 1")[0].found.startswith("AMD Instinct MI300X, 01ff74a1")
+    assert about(checks, "GPU") == []
+
+
+def test_processor_packages_that_can_be_read_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Packages(RaplMeter):
+        def __init__(self) -> None:
+            """Read nothing."""
+
+        def boards(self) -> tuple[Board, ...]:
+            return (Board(uuid="intel-rapl:0", name="package-0"),)
+
+    monkeypatch.setattr(module, "RaplMeter", Packages)
+
+    (check,) = about(looked(), "RAPL")
+
+    assert (check.level, check.found) == ("ok", "package-0")
 
 
 def _models(context: int) -> Answer:

@@ -90,6 +90,10 @@ def _from_nvml(meter: NvmlMeter, ask: Question) -> Hardware:
             "These are all boards here, since the engine's processes are not seen on them; where it"
             " has fewer, write this spec again with --gpus UUID,..."
         )
+    if boards[0].chosen == "by name":
+        # Which boards are in use is no part of a configuration, so a spec has no place for it.
+        uuids = ",".join(board.uuid for board in boards)
+        notes.append(f"Measure with --gpus {uuids}, unless the engine's processes are seen then.")
     if limit_mw is None:
         notes.append("The boards have different power limits, or none that is told.")
     return Hardware(
