@@ -137,9 +137,7 @@ def test_boards_that_are_named_are_taken_where_the_engine_is_not_seen(
 
     assert spec.setup.accelerator.count == 2
     assert "(by name)" in notes(tmp_path)
-    assert "# Measure with --gpus GPU-33333333-0000-0000-0000-000000000000,GPU" in notes(
-        tmp_path
-    )
+    assert "# Measure with --gpus GPU-33333333-0000-0000-0000-000000000000,GPU" in notes(tmp_path)
 
 
 def test_all_boards_are_taken_with_a_note_where_none_is_seen_or_named(
