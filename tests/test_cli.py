@@ -126,6 +126,8 @@ CODES = {
     "nothing to resume": (("measure", "--resume", "."), 2),
     "unknown option": (("measure", "--fast"), 2),
     "no engine": (("init", "--url", "http://127.0.0.1:9"), 3),
+    "no board of that name": (("init", "--url", "http://127.0.0.1:9", "--gpus", ","), 2),
+    "no spec to look at": (("doctor", "none.yaml"), 2),
     "no file to verify": (("verify", "none.json"), 6),
     "demo outside a checkout": (("demo",), 2),
 }

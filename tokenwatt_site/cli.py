@@ -22,6 +22,7 @@ from rich.table import Table
 
 from tokenwatt_site import __version__
 from tokenwatt_site.commands import check as check_command
+from tokenwatt_site.commands import doctor as doctor_command
 from tokenwatt_site.commands import init as init_command
 from tokenwatt_site.commands import keys as keys_command
 from tokenwatt_site.commands import measure as measure_command
@@ -29,6 +30,7 @@ from tokenwatt_site.commands import progress
 from tokenwatt_site.commands import simulate as simulate_command
 from tokenwatt_site.commands import trace as trace_command
 from tokenwatt_site.commands import verify as verify_command
+from tokenwatt_site.commands.checks import counted, table
 from tokenwatt_site.errors import (
     EnvironmentProblem,
     Problem,
@@ -140,6 +142,15 @@ SpecOption = Annotated[
     Path | None, typer.Option("--spec", help="Spec or run file; looked for here, in specs/.")
 ]
 OutOption = Annotated[Path | None, typer.Option("--out", help="Where the run file goes.")]
+GpusOption = Annotated[
+    str | None,
+    typer.Option(
+        help="UUIDs of the engine's boards, with commas; where its processes are not seen."
+    ),
+]
+KeyVariableOption = Annotated[
+    str | None, typer.Option(help="The environment variable with the engine's API key.")
+]
 
 
 def _version(asked: bool) -> None:  # noqa: FBT001  # typer calls it so
@@ -170,12 +181,7 @@ def measure(
     resume: Annotated[
         Path | None, typer.Option(help="Folder of a measurement that was broken off.")
     ] = None,
-    gpus: Annotated[
-        str | None,
-        typer.Option(
-            help="UUIDs of the engine's boards, with commas; where its processes are not seen."
-        ),
-    ] = None,
+    gpus: GpusOption = None,
 ) -> None:
     """Measure a configuration and write a signed run file."""
     if resume is not None:
@@ -307,12 +313,40 @@ def add_key(
 def init(
     url: Annotated[str, typer.Option(help="Base URL of a running engine.")],
     out: Annotated[Path, typer.Option(help="The spec file to write.")] = Path("new.spec.yaml"),
-    api_key_variable: Annotated[
-        str | None, typer.Option(help="The environment variable with the engine's API key.")
+    api_key_variable: KeyVariableOption = None,
+    gpus: GpusOption = None,
+    model_files: Annotated[
+        Path | None, typer.Option(help="Folder of the model's config.json, from this folder.")
     ] = None,
 ) -> None:
-    """Write a valid spec from what an endpoint and the boards tell."""
-    typer.echo(init_command.init(url, out, _ask, api_key_variable=api_key_variable))
+    """Write a valid spec from what an endpoint, the boards and the model's files tell."""
+    written = init_command.init(
+        url,
+        out,
+        _ask,
+        api_key_variable=api_key_variable,
+        gpus=measure_command.board_names(gpus),
+        model_files=model_files,
+    )
+    typer.echo(written)
+
+
+@app.command()
+@_handled
+def doctor(
+    spec: Annotated[
+        Path | None, typer.Argument(help="A spec whose instruments and engine are tried too.")
+    ] = None,
+    url: Annotated[str | None, typer.Option(help="Base URL of a running engine.")] = None,
+    api_key_variable: KeyVariableOption = None,
+) -> None:
+    """Tell what this machine and an engine can be measured with, and what stands in the way."""
+    checks = doctor_command.doctor(url, api_key_variable=api_key_variable, spec=spec)
+    for line in table(checks):
+        typer.echo(line)
+    _tell(counted(checks))
+    if any(check.level == "fail" for check in checks):
+        raise typer.Exit(EnvironmentProblem.exit_code)
 
 
 def _ask(question: str) -> str:

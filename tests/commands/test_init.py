@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+import os
 import resource
 import signal
 from collections.abc import Iterator
@@ -12,15 +14,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.measure.stub_engine import StubEngine, as_json, serving
-from tests.support.nvml import eight_boards
+from tests.support.nvml import ScriptedBoard, eight_boards
 from tests.support.nvml.fixtures import Scripted
 from tests.support.runs import small_spec_dict
-from tokenwatt_site.commands import init as module
+from tests.support.safetensors_files import LLAMA, llama, write
+from tokenwatt_site.commands import hardware
+from tokenwatt_site.commands.hardware import open_nvml
 from tokenwatt_site.commands.init import MAX_QUESTIONS, init, spec_yaml
-from tokenwatt_site.errors import EngineError, EnvironmentProblem, SpecError, UsageError
+from tokenwatt_site.errors import (
+    EngineError,
+    EnvironmentProblem,
+    InputError,
+    ReadBackError,
+    SpecError,
+    UsageError,
+)
 from tokenwatt_site.measure.engine import free_port
 from tokenwatt_site.measure.power import NvmlMeter
-from tokenwatt_site.measure.power.nvml import NvmlUnavailable
+from tokenwatt_site.measure.power.nvml import NvmlUnavailable, Select
+from tokenwatt_site.measure.power.rapl import RaplMeter, RaplUnavailable
+from tokenwatt_site.model_shape.document import headers_digest
+from tokenwatt_site.model_shape.folder import read_model
+from tokenwatt_site.power_log import Board
 from tokenwatt_site.spec import Spec, load_spec, parse_spec
 
 VLLM = {
@@ -42,13 +57,13 @@ class Answers:
         return next((a for word, a in self.by_word.items() if word in question), "")
 
 
-def no_nvml() -> NvmlMeter:
+def no_nvml(_: Select) -> NvmlMeter:
     raise NvmlUnavailable("no library")
 
 
 def written(tmp_path: Path, answers: Answers, **options: Any) -> Spec:
     with serving(StubEngine(get=VLLM)) as url:
-        path = init(url, tmp_path / "new.spec.yaml", answers, options.get("nvml", no_nvml))
+        path = init(url, tmp_path / "new.spec.yaml", answers, **{"opener": no_nvml, **options})
     return load_spec(path)
 
 
@@ -76,7 +91,7 @@ def test_what_nvml_tells_is_written_and_not_asked(tmp_path: Path, scripted: Scri
     scripted(*eight_boards()[:2])
     answers = Answers()
 
-    spec = written(tmp_path, answers, nvml=NvmlMeter)
+    spec = written(tmp_path, answers, opener=open_nvml)
 
     accelerator = spec.setup.accelerator
     assert (accelerator.model, accelerator.count) == ("NVIDIA H200 SXM 141GB", 2)
@@ -86,6 +101,165 @@ def test_what_nvml_tells_is_written_and_not_asked(tmp_path: Path, scripted: Scri
     assert (spec.setup.power.sensor, spec.setup.power.rate_hz) == ("nvml", 1)
     assert len(answers.asked) == MAX_QUESTIONS
     assert not any("Accelerators" in question for question in answers.asked)
+
+
+def write_model(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps(LLAMA), "utf-8")
+    write(folder / "model.safetensors", llama())
+
+
+def notes(tmp_path: Path) -> str:
+    return (tmp_path / "new.spec.yaml").read_text("utf-8")
+
+
+def test_boards_are_those_on_which_the_engine_is_seen(tmp_path: Path, scripted: Scripted) -> None:
+    boards = eight_boards()
+    for board in (boards[2], boards[5]):
+        board.pids = (os.getpid(), 1)
+    scripted(*boards)
+
+    spec = written(tmp_path, Answers(), opener=open_nvml)
+
+    assert spec.setup.accelerator.count == 2
+    assert spec.title == "org/toy on 2x NVIDIA H200 SXM 141GB"
+    assert f"# Boards: {boards[2].uuid} (by process), {boards[5].uuid} (by process)" in notes(
+        tmp_path
+    )
+
+
+def test_boards_that_are_named_are_taken_where_the_engine_is_not_seen(
+    tmp_path: Path, scripted: Scripted
+) -> None:
+    scripted(*eight_boards())
+
+    spec = written(tmp_path, Answers(), opener=open_nvml, gpus=("GPU-3333", "GPU-4444"))
+
+    assert spec.setup.accelerator.count == 2
+    assert "(by name)" in notes(tmp_path)
+    assert "# Measure with --gpus GPU-33333333-0000-0000-0000-000000000000,GPU" in notes(tmp_path)
+
+
+def test_all_boards_are_taken_with_a_note_where_none_is_seen_or_named(
+    tmp_path: Path, scripted: Scripted
+) -> None:
+    scripted(*eight_boards())
+
+    spec = written(tmp_path, Answers(), opener=open_nvml)
+
+    assert spec.setup.accelerator.count == 8
+    assert "write this spec again with --gpus UUID,..." in notes(tmp_path)
+
+
+def test_a_name_that_no_board_has_leaves_no_spec(tmp_path: Path, scripted: Scripted) -> None:
+    scripted(*eight_boards())
+    with pytest.raises(ReadBackError, match="names no board here"):
+        written(tmp_path, Answers(), opener=open_nvml, gpus=("GPU-9999",))
+    with pytest.raises(NvmlUnavailable, match="no library"):
+        written(tmp_path, Answers(), gpus=("GPU-9999",))
+
+    assert not (tmp_path / "new.spec.yaml").exists()
+
+
+def test_module_power_is_written_as_such(tmp_path: Path, scripted: Scripted) -> None:
+    scripted(ScriptedBoard(average_scopes=2, instant_scopes=2))
+
+    spec = written(tmp_path, Answers(), opener=open_nvml)
+
+    assert (spec.setup.power.sensor, spec.setup.power.scope) == ("nvml", "module")
+
+
+def test_boards_that_tell_no_power_leave_none_and_the_reason(
+    tmp_path: Path, scripted: Scripted
+) -> None:
+    scripted(ScriptedBoard(mig=True, instances=("MIG-1",)))
+
+    spec = written(tmp_path, Answers(), opener=open_nvml)
+
+    assert spec.setup.power.sensor == "none"
+    assert "# NVML reads no board: board GPU-1" in notes(tmp_path)
+
+
+@pytest.mark.parametrize("readable", [True, False])
+def test_the_power_of_a_cpu_is_that_of_its_packages_where_they_can_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, readable: bool
+) -> None:
+    class Packages(RaplMeter):
+        def __init__(self) -> None:
+            if not readable:
+                raise RaplUnavailable("no permission")
+
+        def boards(self) -> tuple[Board, ...]:
+            return (Board(uuid="intel-rapl:0", name="package-0"),)
+
+    monkeypatch.setattr(hardware, "RaplMeter", Packages)
+
+    power = written(tmp_path, Answers(Accelerators="cpu")).setup.power
+
+    assert (power.sensor, power.scope) == (("rapl", "cpu") if readable else ("none", "none"))
+    assert ("# Power is not covered: no permission" in notes(tmp_path)) != readable
+
+
+def test_the_files_of_a_model_tell_its_kind_its_format_and_its_digest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "models" / "toy"
+    write_model(folder)
+    answers = Answers()
+
+    spec = written(tmp_path, answers, model_files=Path("models/toy"))
+
+    assert spec.setup.model.architecture == "dense"
+    assert spec.setup.model.digest == headers_digest(read_model(folder))
+    assert (spec.setup.quantization.weights, spec.setup.quantization.kv_cache) == (
+        "bf16",
+        "not recorded",
+    )
+    assert spec.endpoint.model_files == "models/toy"
+    assert len(answers.asked) == MAX_QUESTIONS
+    assert any("[bf16/not recorded]" in question for question in answers.asked)
+
+
+def test_a_model_that_is_not_modelled_is_written_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("m").mkdir()
+    Path("m/config.json").write_text(json.dumps({**LLAMA, "model_type": "rwkv"}), "utf-8")
+
+    spec = written(tmp_path, Answers(), model_files=Path("m"))
+
+    assert (spec.setup.model.architecture, spec.setup.model.digest) == (
+        "not recorded",
+        "not recorded",
+    )
+    assert "# Bandwidth is not modelled: " in notes(tmp_path)
+    assert "rwkv" in notes(tmp_path)
+
+
+def test_model_files_that_are_not_there_leave_no_spec(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="cannot be read"):
+        written(tmp_path, Answers(), model_files=Path("none"))
+    write_model(tmp_path / "m")
+    with pytest.raises(SpecError, match=r"endpoint\.model_files"):
+        written(tmp_path, Answers(), model_files=tmp_path / "m")
+
+    assert not (tmp_path / "new.spec.yaml").exists()
+
+
+def test_the_instruments_that_are_shown_can_be_written_as_they_are(tmp_path: Path) -> None:
+    written(tmp_path, Answers())
+    text = notes(tmp_path)
+    shown = text[text.index("# instruments:") :].replace("# ", "")
+
+    path = tmp_path / "more.spec.yaml"
+    path.write_text(text.replace("instruments: []\n", shown, 1), "utf-8")
+
+    assert [one.sensor for one in load_spec(path).instruments] == ["dcgm", "redfish"]
 
 
 def test_answers_go_to_their_fields(tmp_path: Path) -> None:
@@ -126,9 +300,9 @@ def test_boards_here_are_not_those_of_an_engine_elsewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scripted: Scripted
 ) -> None:
     scripted(*eight_boards()[:2])
-    monkeypatch.setattr(module, "_LOOPBACK", frozenset())
+    monkeypatch.setattr(hardware, "is_here", lambda _: False)
 
-    assert written(tmp_path, Answers(), nvml=NvmlMeter).setup.power.sensor == "none"
+    assert written(tmp_path, Answers(), opener=open_nvml).setup.power.sensor == "none"
 
 
 @pytest.mark.parametrize(

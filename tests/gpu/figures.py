@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from statistics import median
 
 Series = Sequence[tuple[int, int]]
 """(at_ns, value), in order of time."""
@@ -37,13 +35,6 @@ class Phase:
     @property
     def bytes_s(self) -> float:
         return self.moved_bytes * 1e9 / self.length_ns
-
-
-def update_period_ns(readings: Series) -> float | None:
-    """Return the median time between changes of a value; None: fewer than three changes."""
-    changes = [at for (_, before), (at, after) in pairwise(readings) if after != before]
-    gaps = [b - a for a, b in pairwise(changes)]
-    return median(gaps) if len(gaps) >= 2 else None
 
 
 def half_rise_ns(readings: Series, step_ns: int) -> int | None:

@@ -7,7 +7,6 @@ from tests.gpu.figures import (
     full_bus_bytes_s,
     half_rise_ns,
     slope_pj_bit,
-    update_period_ns,
 )
 
 MS = 1_000_000
@@ -21,17 +20,6 @@ def phase(watts: float | None, bytes_s: float, bus_ppm: int | None = None) -> Ph
         moved_bytes=round(bytes_s * 10),
         bus_ppm=bus_ppm,
     )
-
-
-def test_the_period_of_a_counter_is_that_of_its_steps() -> None:
-    readings = [(at * MS, at // 100 * 31_000) for at in range(0, 3000, 7)]
-
-    assert update_period_ns(readings) == pytest.approx(100 * MS, rel=0.08)
-
-
-@pytest.mark.parametrize("values", [[], [5] * 50, [1, 2, 2, 2], [1, 1, 2, 3]])
-def test_a_counter_that_hardly_changes_has_no_period(values: list[int]) -> None:
-    assert update_period_ns(list(enumerate(values))) is None
 
 
 def test_a_trailing_mean_of_a_second_is_half_a_second_late() -> None:

@@ -284,6 +284,31 @@ def test_of_an_attached_engine_only_the_specs_own_environment_counts(
     assert all("CUDA_VISIBLE_DEVICES" not in boards.environment for boards in told)
 
 
+def test_the_boards_of_an_attached_engine_are_told_by_who_listens_at_its_port(
+    lab: Lab,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[Boards] = []
+
+    def opening(spec: Spec, boards: Boards) -> OpenedMeters:
+        told.append(boards)
+        return lab.open_meters(spec, boards)
+
+    monkeypatch.setattr(begun, "open_meters", opening)
+    monkeypatch.setattr(begun, "serving", {"http://127.0.0.1:9": frozenset({18, 17})}.get)
+    monkeypatch.setattr(begun, "variables", lambda pids, names: {names[0]: str(pids)})
+    lab.meters["nvml"] = gpu
+    run(
+        lab,
+        powered(endpoint__start="attach", endpoint__url="http://127.0.0.1:9"),
+        tmp_path / "work",
+    )
+
+    assert [boards.pids for boards in told] == [(17, 18), (17, 18)]
+    assert all(boards.environment["CUDA_VISIBLE_DEVICES"] == "(17, 18)" for boards in told)
+
+
 def test_boards_that_were_named_need_not_be_named_again(
     lab: Lab,  # noqa: F811
     tmp_path: Path,

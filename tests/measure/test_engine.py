@@ -297,6 +297,16 @@ def test_an_attached_engine_is_left_running(family: tuple[RunningEngine, list[in
     assert launched.alive()
 
 
+def test_the_processes_of_an_attached_engine_are_those_that_listen_at_its_port(
+    family: tuple[RunningEngine, list[int]],
+) -> None:
+    launched, _ = family
+
+    with attach(launched.url) as engine:
+        assert launched.pid in engine.processes()
+        assert set(engine.processes()) <= set(launched.processes())
+
+
 def test_an_attached_engine_that_went_away_is_not_alive(tmp_path: Path) -> None:
     with launch(
         argv(tmp_path, READY + "server.serve_forever()\n"),

@@ -1,4 +1,7 @@
-"""Write a first spec from what an endpoint and NVML tell, and at most five questions."""
+"""Write a first spec from what an endpoint, instruments and a model's files tell.
+
+What none of them tells is asked, in at most five questions, and else "not recorded".
+"""
 
 from __future__ import annotations
 
@@ -7,25 +10,20 @@ import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeAlias
-from urllib.parse import urlsplit
 
 import yaml
 
-from tokenwatt_site import accelerators
 from tokenwatt_site.canonical import JsonValue
+from tokenwatt_site.commands.hardware import Hardware, OpenNvml, Question, hardware, open_nvml
+from tokenwatt_site.commands.model_facts import ModelFacts, model_facts
 from tokenwatt_site.commands.output import require_absent, write_new
 from tokenwatt_site.errors import Problem, UsageError
 from tokenwatt_site.measure.endpoint import EngineFacts, read_back
-from tokenwatt_site.measure.power import NvmlMeter
-from tokenwatt_site.measure.power.nvml import NvmlUnavailable
 from tokenwatt_site.spec import NOT_RECORDED, Spec, parse_spec
 from tokenwatt_site.workload import NAMED
 
 Ask: TypeAlias = Callable[[str], str]
 """Asks the user; an empty answer takes the default, which the question shows in brackets."""
-
-_Question: TypeAlias = Callable[[str, str], str]
-"""Text and default to answer."""
 
 MAX_QUESTIONS = 5
 WORKLOAD = "chat-mix-v1"
@@ -33,7 +31,6 @@ WORKLOAD = "chat-mix-v1"
 SAFE_VOCABULARY = 32000
 """Where the engine does not tell: ids below this exist in nearly every vocabulary."""
 
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _HEADER = """\
 # Written by `tokenwatt-site init`; look through it before measuring.
 # "not recorded" is a value: it is printed on the report, and such a report is not ranked.
@@ -43,47 +40,68 @@ _HEADER = """\
 # Other loads: fixed lengths, conversation: {turns, spread, shared_prefix_tokens}, or a trace, for
 # which `tokenwatt-site spec trace FILE --out TRACE.jsonl` prints the lines.
 """
+_INSTRUMENTS = """\
+# Instruments of other machines: write in the place of `instruments: []` as many as there are of
+# these. Those of setup.power.sensor carry the energy that is published, all others are read beside.
+# instruments:
+#   - sensor: dcgm
+#     url: http://NODE:9400/metrics
+#   - sensor: redfish
+#     url: https://BMC/redfish/v1/Chassis/1
+#     user_variable: BMC_USER
+#     password_variable: BMC_PASSWORD
+"""
 
 
 def init(
     url: str,
     out: Path,
     ask: Ask,
-    open_nvml: Callable[[], NvmlMeter] = NvmlMeter,
+    opener: OpenNvml = open_nvml,
     *,
     api_key_variable: str | None = None,
+    gpus: Sequence[str] = (),
+    model_files: Path | None = None,
 ) -> Path:
     """Write a valid spec for the engine at `url` to `out`.
 
-    Boards are read by NVML only when the engine is on this machine.
+    Boards and processors are read only when the engine is on this machine: those on which its
+    processes are seen, or that are named.
 
     Args:
         url: base of the engine, without /v1.
         out: file to write; never overwritten.
         ask: asks the user; called at most MAX_QUESTIONS times.
-        open_nvml: opens NVML; a stand-in for tests.
+        opener: opens NVML; a stand-in for tests.
         api_key_variable: the environment variable with the engine's key; None sends none.
+        gpus: the engine's boards, by UUID or its beginning.
+        model_files: the folder of the model's config.json, as the spec will name it.
 
     Raises:
-        UsageError: `out` is there already, `url` is no address that a spec may hold, or the
-            variable is not set.
+        UsageError: `out` is there already, `url` is no address that a spec may hold, the variable
+            is not set, or the model's files cannot be read.
         EngineError: no engine answers at `url`.
         SpecError: an answer that a spec may not hold.
-        EnvironmentProblem: `out` cannot be written; then nothing is left.
+        EnvironmentProblem: no board is named so, or `out` cannot be written; nothing is left.
     """
     require_absent(out)
     base = url.rstrip("/")
     facts = read_back(base, api_key_variable)
+    model = ModelFacts() if model_files is None else model_facts(model_files)
 
     def question(text: str, default: str) -> str:
         return ask(f"{text} [{default}]:").strip() or default
 
-    hardware = _hardware(base, question, open_nvml)
-    draft = _draft(base, facts, hardware, question)
+    boards = hardware(base, question, opener, gpus)
+    draft = _draft(base, facts, boards, model, question)
     if api_key_variable is not None:
         draft["endpoint"]["api_key_variable"] = api_key_variable
+    if model_files is not None:
+        draft["endpoint"]["model_files"] = str(model_files)
     spec = parse_spec(draft, source=str(out))
-    write_new(out, (_HEADER + spec_yaml(spec)).encode())
+    notes = [*boards.notes, *([model.note] if model.note is not None else [])]
+    told = "".join(f"# {note}\n" for note in notes)
+    write_new(out, (_HEADER + told + spec_yaml(spec) + _INSTRUMENTS).encode())
     return out
 
 
@@ -95,20 +113,23 @@ def spec_yaml(spec: Spec) -> str:
     )
 
 
-def _draft(base: str, facts: EngineFacts, hardware: JsonValue, ask: _Question) -> JsonValue:
+def _draft(
+    base: str, facts: EngineFacts, hardware: Hardware, model: ModelFacts, ask: Question
+) -> JsonValue:
     served = facts.models[0]
     name, _, revision = ask(
         "Model as published, with its revision (name@revision)", served
     ).partition("@")
+    told = f"{model.weights}/{model.kv_cache}" if model.weights != NOT_RECORDED else NOT_RECORDED
     weights, _, kv_cache = ask(
-        "Formats of weights and KV cache (such as fp8/bf16)", NOT_RECORDED
+        "Formats of weights and KV cache (such as fp8/bf16)", told
     ).partition("/")
     command = ask("Command line that started the engine", NOT_RECORDED)
     widths = _widths(
         ask("Parallelism as replicas x tensor x pipeline x expert x data", "1x1x1x1x1")
     )
     workload = NAMED[WORKLOAD]
-    accelerator = hardware["accelerator"]
+    accelerator = hardware.accelerator
     boards = accelerator["model"]
     if accelerator["count"]:
         boards = f"{accelerator['count']}x {boards}"
@@ -120,8 +141,10 @@ def _draft(base: str, facts: EngineFacts, hardware: JsonValue, ask: _Question) -
         "label": re.sub(r"[^a-z0-9._-]+", "-", name.lower()).strip("-._")[:64] or "engine",
         "setup": {
             "setup_schema": 1,
-            **hardware["setup"],
             "accelerator": accelerator,
+            "driver": hardware.driver,
+            "host_kind": hardware.host_kind,
+            "power": hardware.power,
             "engine": {
                 "name": facts.name or NOT_RECORDED,
                 "version": facts.version or NOT_RECORDED,
@@ -134,8 +157,8 @@ def _draft(base: str, facts: EngineFacts, hardware: JsonValue, ask: _Question) -
             "model": {
                 "name": name,
                 "revision": revision or NOT_RECORDED,
-                "architecture": NOT_RECORDED,
-                "digest": NOT_RECORDED,
+                "architecture": model.architecture,
+                "digest": model.digest,
             },
             "quantization": {"weights": weights, "kv_cache": kv_cache or NOT_RECORDED},
             "parallelism": {**widths, "prefill_decode_split": NOT_RECORDED},
@@ -172,64 +195,6 @@ def _draft(base: str, facts: EngineFacts, hardware: JsonValue, ask: _Question) -
             "max_rate": 1000,
             "request_timeout_s": 600,
         },
-    }
-
-
-def _hardware(base: str, ask: _Question, open_nvml: Callable[[], NvmlMeter]) -> JsonValue:
-    """Return the accelerator and the fields of the setup that go with it."""
-    if urlsplit(base).hostname in _LOOPBACK:
-        try:
-            meter = open_nvml()
-        except NvmlUnavailable:
-            pass
-        else:
-            try:
-                return _from_nvml(meter, ask)
-            finally:
-                meter.close()
-    answer = ask("Accelerators as count x name (such as 4x NVIDIA H200), or CPU", NOT_RECORDED)
-    match = re.fullmatch(r"([1-9][0-9]{0,4})\s*x\s*(\S.*)", answer)
-    count, model = (int(match[1]), match[2]) if match else (0, answer)
-    return {
-        "accelerator": _accelerator(model, count, None, None),
-        "setup": {
-            "driver": NOT_RECORDED,
-            "host_kind": NOT_RECORDED,
-            "power": {"sensor": "none", "scope": "none", "rate_hz": 0},
-        },
-    }
-
-
-def _from_nvml(meter: NvmlMeter, ask: _Question) -> JsonValue:
-    boards = meter.boards()
-    names = sorted({board.name for board in boards})
-    limits = {board.limit_mw for board in boards}
-    limit_mw = limits.pop() if len(limits) == 1 else None
-    return {
-        "accelerator": _accelerator(
-            " + ".join(names),
-            len(boards),
-            meter.memory_gib(0) if len(names) == 1 else None,
-            limit_mw,
-        ),
-        "setup": {
-            "driver": meter.driver or NOT_RECORDED,
-            "host_kind": ask("Kind of host (provider and instance, not its name)", NOT_RECORDED),
-            "power": {"sensor": "nvml", "scope": meter.scope, "rate_hz": 1},
-        },
-    }
-
-
-def _accelerator(
-    model: str, count: int, memory_gib: int | None, limit_mw: int | None
-) -> dict[str, JsonValue]:
-    row = accelerators.find(model)
-    return {
-        "model": row.name if row else model,
-        "count": count,
-        "memory_gib": row.memory_gib if row else memory_gib or NOT_RECORDED,
-        "rated_bandwidth_gb_s": row.rated_bandwidth_gb_s if row else NOT_RECORDED,
-        "power_limit_w": NOT_RECORDED if limit_mw is None else limit_mw / 1000,
     }
 
 

@@ -200,11 +200,11 @@ def read_model_files(name: Path, spec: Spec) -> ModelDocument | None:
 _MODEL_FILES = "endpoint.model_files"
 
 
-def named_boards(text: str | None, spec: Spec) -> tuple[str, ...]:
+def board_names(text: str | None) -> tuple[str, ...]:
     """Return the boards that `--gpus` names: UUIDs, or as much of them as tells them apart.
 
     Raises:
-        UsageError: an empty name, one twice, or nothing reads boards that could be named.
+        UsageError: an empty name, or one twice.
     """
     if text is None:
         return ()
@@ -218,6 +218,18 @@ def named_boards(text: str | None, spec: Spec) -> tuple[str, ...]:
                 expected="UUIDs as the driver tells them, each once, with commas between",
             )
         )
+    return names
+
+
+def named_boards(text: str | None, spec: Spec) -> tuple[str, ...]:
+    """Return `board_names` where the spec has something that reads boards.
+
+    Raises:
+        UsageError: see `board_names`, or nothing reads boards that could be named.
+    """
+    names = board_names(text)
+    if not names:
+        return ()
     if not GPU_SCOPES & {spec.setup.power.scope} and "nvml" not in {
         instrument.sensor for instrument in spec.instruments
     }:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,8 @@ from tokenwatt_site.measure.clock import RunClock
 from tokenwatt_site.measure.engine import RunningEngine
 from tokenwatt_site.measure.instruments import Instruments, engine_source
 from tokenwatt_site.measure.power import Boards, OpenedMeters, open_meters
+from tokenwatt_site.measure.power.selection import ORDER, VISIBLE
+from tokenwatt_site.measure.processes import serving, variables
 from tokenwatt_site.measure.workfolder import WorkFolder
 from tokenwatt_site.prompts import SEED_RULE
 from tokenwatt_site.spec import Spec
@@ -117,12 +119,18 @@ def _opening(spec: Spec, gpus: Sequence[str], say: Callable[[str], None]) -> dic
 
 def _open_meters(spec: Spec, gpus: Sequence[str], engine: RunningEngine | None) -> OpenedMeters:
     launched = spec.endpoint.start == "launch"
+    if launched:
+        pids = engine.processes() if engine is not None else ()
+        inherited: Mapping[str, str] = os.environ
+    else:
+        pids = tuple(sorted(serving(spec.endpoint.url or "")))
+        inherited = variables(pids, (VISIBLE, ORDER))
     return open_meters(
         spec,
         Boards(
             named=tuple(gpus),
-            pids=engine.processes() if engine is not None else (),
-            environment=(dict(os.environ) if launched else {}) | spec.setup.engine.environment,
+            pids=pids,
+            environment={**inherited, **spec.setup.engine.environment},
             final=engine is not None or not launched,
         ),
     )

@@ -24,6 +24,7 @@ from tokenwatt_site.errors import EngineError, Problem
 from tokenwatt_site.measure import guardian
 from tokenwatt_site.measure.clock import utc_now
 from tokenwatt_site.measure.endpoint import answers, read_back
+from tokenwatt_site.measure.processes import below, serving
 
 GRACE_S = 10.0
 """How long the engine may take to end after SIGTERM, before SIGKILL."""
@@ -66,8 +67,9 @@ class RunningEngine:
             return False
 
     def processes(self) -> tuple[int, ...]:
-        """Return the ids of the processes of a launched engine; empty where it is attached."""
-        return self._process.descendants() if self._process is not None else ()
+        """Return the ids of the engine's processes; of an attached one those that are seen here."""
+        seen = self._process.descendants() if self._process is not None else serving(self.url)
+        return tuple(sorted(seen))
 
     def exit_text(self) -> str | None:
         """Say how the launched engine ended, with the last lines of its log; None: it did not."""
@@ -228,18 +230,9 @@ class _Process:
                 self._exit_text = f"ended with exit code {rest}"
         return self._exit_text
 
-    def descendants(self) -> tuple[int, ...]:
-        """Return the ids of all processes below the guardian, as /proc tells them now."""
-        children: dict[int, list[int]] = {}
-        for file in Path("/proc").glob("[0-9]*/stat"):
-            # The name in parentheses may hold anything; the parent stands second after it.
-            with suppress(OSError, IndexError, ValueError):
-                parent = int(file.read_bytes().rpartition(b")")[2].split()[1])
-                children.setdefault(parent, []).append(int(file.parent.name))
-        found = list(children.get(self._guardian.pid, ()))
-        for pid in found:  # grows while it is gone through
-            found += children.get(pid, ())
-        return tuple(sorted(found))
+    def descendants(self) -> frozenset[int]:
+        """Return the ids of all processes below the guardian."""
+        return below({self._guardian.pid}) - {self._guardian.pid}
 
     def _next_line(self, *, timeout_s: float) -> str | None:
         """Return the next status line, "" at the end of them, None when there is none yet."""

@@ -57,7 +57,7 @@ class Chosen:
 
 def choose(
     present: Sequence[Present],
-    declared_count: int,
+    declared_count: int | None,
     *,
     named: Sequence[str] = (),
     pids: AbstractSet[int] = frozenset(),
@@ -67,7 +67,7 @@ def choose(
 
     Args:
         present: every board of the machine.
-        declared_count: `setup.accelerator.count` of the spec.
+        declared_count: `setup.accelerator.count` of the spec; None: however many there are.
         named: by the user: UUIDs, beginnings of them ("GPU-5a1c"), or ids of MIG instances, each of
             which stands for its board.
         pids: the engine's processes.
@@ -113,7 +113,7 @@ def choose(
     )
     # How many shares were declared is no number of boards; what reads whole boards refuses them.
     shares = how != "all there are" and any(one.part for one in chosen)
-    if len(chosen) != declared_count and not shares:
+    if declared_count is not None and len(chosen) != declared_count and not shares:
         raise ReadBackError(_another_number(present, places, how, declared_count))
     return chosen
 

@@ -1,0 +1,149 @@
+"""Whether what a spec names is there: its engine, instruments, model files and limits."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from tokenwatt_site.commands.checks import Check, of_error
+from tokenwatt_site.commands.measure import read_model_files, read_trace
+from tokenwatt_site.errors import EnvironmentProblem, InputError, UsageError
+from tokenwatt_site.measure.endpoint import EngineFacts
+from tokenwatt_site.measure.power import Boards, OpenedMeters, PowerMeter, open_meters
+from tokenwatt_site.measure.power.selection import ORDER, VISIBLE
+from tokenwatt_site.measure.preflight import compare, require_descriptors
+from tokenwatt_site.measure.processes import variables
+from tokenwatt_site.model_shape.config import describe
+from tokenwatt_site.model_shape.document import ModelDocument, headers_digest
+from tokenwatt_site.spec import Spec
+
+
+def spec_checks(
+    path: Path, spec: Spec, facts: EngineFacts | None, engine: Collection[int]
+) -> Iterator[Check]:
+    """Try what a spec names; nothing is measured.
+
+    Args:
+        path: of the spec, as `read_spec` took it.
+        spec: what that made of it.
+        facts: what its engine says of itself; None where none answers yet.
+        engine: the engine's processes; empty where they are not seen.
+    """
+    yield Check("ok", "spec", f"configuration {spec.configuration_id}")
+    document = None
+    try:
+        read_trace(path, spec)
+        document = read_model_files(path, spec)
+    except UsageError as error:
+        yield from of_error("fail", "spec", error)
+    if document is not None:
+        yield _described(document)
+    try:
+        require_descriptors(spec.protocol)
+    except EnvironmentProblem as error:
+        yield from of_error("fail", "open files", error)
+    yield from _command(spec)
+    opened = None
+    try:
+        opened = open_meters(spec, _boards(spec, engine))
+    except (EnvironmentProblem, UsageError) as error:
+        yield from of_error("fail", "instruments", error)
+    if opened is not None:
+        yield from _instruments(spec, opened)
+    if facts is not None:
+        yield from _as_declared(spec, facts, opened, document)
+    if opened is not None:
+        opened.close()
+
+
+def _described(document: ModelDocument) -> Check:
+    try:
+        shape, stored = describe(document)
+    except InputError as error:
+        problem = error.problems[0]
+        return Check("warn", "model files", f"bandwidth is not modelled: {problem}")
+    total = stored.total(shape) / 1e9
+    return Check(
+        "ok",
+        "model files",
+        f"{shape.name}, {shape.parameters / 1e9:,.2f}e9 parameters, {total:,.2f} GB by its"
+        f" {stored.source}",
+    )
+
+
+def _command(spec: Spec) -> Iterator[Check]:
+    argv = spec.setup.engine.argv
+    if spec.endpoint.start != "launch" or not isinstance(argv, tuple):
+        return
+    command = argv[0].replace("{python}", sys.executable)
+    if shutil.which(command, path=spec.setup.engine.environment.get("PATH")) is None:
+        yield Check(
+            "fail",
+            "engine",
+            f"{command} is not a command that can be run here",
+            "Install the engine, or name its full path in setup.engine.argv.",
+        )
+    else:
+        yield Check("ok", "engine", f"started by {argv[0]}")
+
+
+def _boards(spec: Spec, engine: Collection[int]) -> Boards:
+    pids = tuple(sorted(engine))
+    environment = {**variables(pids, (VISIBLE, ORDER)), **spec.setup.engine.environment}
+    return Boards(pids=pids, environment=environment, final=spec.endpoint.start == "attach")
+
+
+def _instruments(spec: Spec, opened: OpenedMeters) -> Iterator[Check]:
+    sensor = spec.setup.power.sensor
+    for meter in opened.primary:
+        yield _meter("power", meter)
+    if sensor == "none":
+        yield Check("ok", "power", "the spec asks for none")
+    elif opened.reason is not None:
+        yield Check("warn", "power", f"not covered: {opened.reason}")
+    elif not opened.primary:
+        yield Check("ok", "power", f"{sensor}; the engine's boards are told apart when it runs")
+    for number, meter in opened.beside:
+        yield _meter(f"instrument {number}", meter)
+    for number, reason in enumerate(opened.reasons, 1):
+        if reason is not None and spec.instruments[number - 1].sensor != sensor:
+            yield Check("warn", f"instrument {number}", f"not covered: {reason}")
+
+
+def _meter(about: str, meter: PowerMeter) -> Check:
+    count = len(meter.boards())
+    averaged = "over a time that is not told"
+    if meter.averaging_ns is not None:
+        averaged = f"over {meter.averaging_ns / 1e9:g} s"
+    return Check(
+        "ok",
+        about,
+        f"{meter.sensor}, scope {meter.scope}, {count} board{'s' if count != 1 else ''},"
+        f" watts averaged {averaged}",
+    )
+
+
+def _as_declared(
+    spec: Spec, facts: EngineFacts, opened: OpenedMeters | None, document: ModelDocument | None
+) -> Iterator[Check]:
+    meters = opened.primary if opened is not None else ()
+    digest = headers_digest(document) if document is not None else None
+    try:
+        rows = compare(spec, facts, meters, digest)
+    except EnvironmentProblem as error:
+        yield from of_error("fail", "read back", error)
+    else:
+        seen = sum(row.state == "read back" for row in rows)
+        yield Check(
+            "ok", "read back", f"{seen} fields are as declared, {len(rows) - seen} not told"
+        )
+    needed = spec.setup.longest_prompt + spec.setup.output_tokens.longest
+    if facts.context_tokens is not None and facts.context_tokens < needed:
+        yield Check(
+            "fail",
+            "engine's context",
+            f"{facts.context_tokens:,} tokens, and the longest prompt and answer have {needed:,}",
+            "Start the engine with more context; it would cut answers silently.",
+        )
