@@ -65,9 +65,13 @@ def stored(decoder: Decoder, storage: Storage, tensors: tuple[Tensor, ...]) -> S
             a part with another number of parameters; with the part and both numbers.
     """
     sums = Sums()
+    packed, most = set[str](), len(decoder.weights)
     for tensor, role in _of_the_decoder(decoder, storage, tensors):
         where = role.place
-        if where is None:
+        if tensor.dtype in _PACKED and not role.beside:
+            packed.add(role.name)
+        # Each packed one is looked up in patterns, which is slow: no more than there are weights.
+        if where is None or len(packed) > most:
             raise InputError(
                 Problem(
                     "has no place in this model",
@@ -91,6 +95,7 @@ _BESIDE = re.compile(
 )
 _MATRIX = re.compile(r"(?:\.(?:weight|weight_packed|qweight)|_blocks|_packed)$")
 _EXPERT = re.compile(r"\bexperts\.\d+\.")  # all experts of a layer are stored alike
+_PACKED = frozenset({"U8", "I32", "U32", "I64", "U64"})
 # Kept beside the decoder, or computed anew at start.
 _TOWERS = frozenset(
     {
@@ -153,8 +158,7 @@ def _of_the_decoder(
 def _parameters(tensor: Tensor, role: _Role) -> int:
     if role.beside:
         return 0
-    packed = tensor.dtype in {"U8", "I32", "U32", "I64", "U64"}
-    if not packed:
+    if tensor.dtype not in _PACKED:
         return tensor.values
     if role.scheme is None:
         raise InputError(
