@@ -9,9 +9,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+from pydantic import ValidationError
 
 from tokenwatt_site.canonical import JsonValue, canonical_bytes, load_json
 from tokenwatt_site.errors import InputError, Problem
+from tokenwatt_site.schema import Model, validation_problems
 
 MAX_LINE_BYTES = 1 << 20
 MAX_ROWS = 2_000_000
@@ -84,6 +88,43 @@ def json_lines(
             yield number, value
             number += 1
         start = end
+
+
+Header = TypeVar("Header", bound=Model)
+
+
+def read_header(model: type[Header], raw: JsonValue, name: str, source: str) -> Header:
+    """Return the first line of a file, which is of the format `name`.
+
+    Raises:
+        InputError: it is of another format, or a field is not what the format has there.
+    """
+    require_format(raw, name, source)
+    try:
+        return model.model_validate_json(canonical_bytes(raw))
+    except ValidationError as error:
+        raise InputError(*validation_problems(error, source=f"{source}:1")) from error
+
+
+def require_format(header: JsonValue, name: str, source: str) -> None:
+    """Refuse a file of another format, and say what to do.
+
+    Raises:
+        InputError: with both names.
+    """
+    found = header.get("format") if isinstance(header, dict) else None
+    if found != name:
+        raise InputError(
+            Problem(
+                "has a format that this version does not read",
+                file=source,
+                line=1,
+                field="format",
+                found=repr(found)[:80],
+                expected=repr(name),
+                remedy="Read it with the version that wrote it, or measure again with this one.",
+            )
+        )
 
 
 def expect(found: JsonValue, expected: JsonValue, source: str) -> None:

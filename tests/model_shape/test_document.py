@@ -69,8 +69,8 @@ HEAD = b'{"config":{},"format":"tokenwatt/model/1","quantization":null}\n'
     [
         (b"", "the last line is cut"),
         (HEAD[:-1], "the last line is cut"),
-        (b"[]\n", "is no header"),
-        (HEAD.replace(b"model/1", b"model/2"), "is no header"),
+        (b"[]\n", "found None; expected .tokenwatt/model/1.\\. Read it with"),
+        (HEAD.replace(b"model/1", b"model/2"), "format that this version does not read"),
         (HEAD.replace(b'"config":{},', b""), "is no header"),
         (HEAD.replace(b'"config"', b'"more":1,"config"'), "is no header"),
         (HEAD.replace(b"{}", b'{"a":1,"a":2}'), "twice"),

@@ -19,7 +19,7 @@ from tokenwatt_site.canonical import (
     load_json,
     sha256_hex,
 )
-from tokenwatt_site.columns import PLAIN_INTEGER, json_lines
+from tokenwatt_site.columns import PLAIN_INTEGER, json_lines, require_format
 from tokenwatt_site.errors import InputError, Problem
 
 # History of the format. 1: first.
@@ -151,7 +151,8 @@ def decode_model(data: bytes, *, source: str) -> ModelDocument:
     start = data.index(b"\n") + 1
     header = load_json(data[: start - 1], source=f"{source}:1", limit=MAX_DOCUMENT_BYTES)
     keys = {"format", "config", "quantization"}
-    if not isinstance(header, dict) or header.keys() != keys or header["format"] != MODEL_FORMAT:
+    require_format(header, MODEL_FORMAT, source)
+    if header.keys() != keys:
         raise InputError(
             Problem(
                 "is no header of a model's files",
