@@ -139,3 +139,17 @@ def test_a_second_instrument_of_the_boards_that_was_not_read_is_told_with_the_re
 def test_a_journal_that_tells_nothing_of_an_instrument_gives_no_reason(told: JsonValue) -> None:
     spec = gpu_spec(instruments=INSTRUMENTS)
     assert list(said(log({}), spec, told)) == ["Gain error of the boards"]
+
+
+def test_b12_a_host_that_does_not_tell_its_averaging_time_is_a_caveat_also_beside() -> None:
+    host = log({}, sensor="redfish", scope="host")
+    host = replace(host, samples=tuple(replace(s, energy_mj=None) for s in host.samples))
+    beside = Evidence((), (), None, beside=(host, host))
+    (caveat,) = power_caveats(SPEC, beside, ())
+    assert caveat.what == "How long the host's watts are averaged"
+    for fine in (
+        replace(host, averaging_ns=S),
+        replace(host, scope="gpu"),
+        log({}, sensor="redfish", scope="host"),  # a counter needs no averaging
+    ):
+        assert power_caveats(SPEC, replace(beside, beside=(fine,)), ()) == ()
