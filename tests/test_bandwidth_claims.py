@@ -15,6 +15,7 @@ from tokenwatt_site.bandwidth_claims import BandwidthClaims, bandwidth_claims
 from tokenwatt_site.energy import WindowEnergy
 from tokenwatt_site.engine_log import EngineLog, EngineSample
 from tokenwatt_site.journal import GENESIS, Entry
+from tokenwatt_site.lengths import Conversation
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.model_shape.document import ModelDocument
 from tokenwatt_site.power_log import Board, DramSpan, PowerLog, PowerSample
@@ -539,3 +540,23 @@ def test_what_a_model_has_beside_its_decoder_is_not_covered_and_said() -> None:
     assert "1 draft layers" in told["In modelled reads, parts of the model"]
     assert "config.json" in told["Bytes of the weights as they are stored"]
     assert Case(config=None).claims().not_covered == ()
+
+
+def test_b14_prompts_of_an_unknown_share_of_cache_have_no_share_of_compute() -> None:
+    case = Case(sequences=1)
+    trial = case.trial(1)
+    turns = replace(case, spec=with_conversation(case.spec))
+    untold = tuple(replace(r, cached_tokens=None) for r in trial.records)
+
+    assert value(claims_of(turns, trial.records), "compute_share") > 0
+    assert value(claims_of(case, untold), "compute_share") > 0
+    why = "the engine does not tell which prompt tokens came from its cache"
+    assert reason(claims_of(turns, untold), "compute_share") == why
+    one_told = (trial.records[0], *untold[1:])
+    assert value(claims_of(turns, one_told), "compute_share") > 0
+
+
+def with_conversation(spec: Spec) -> Spec:
+    turns = Conversation(turns=2, spread=1, shared_prefix_tokens=64)
+    setup = spec.setup.model_copy(update={"conversation": turns})
+    return spec.model_copy(update={"setup": setup})

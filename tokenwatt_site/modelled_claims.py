@@ -75,7 +75,7 @@ def modelled(
         return BandwidthClaims((rate, *no_numbers(_OF_MODEL, str(why)).metrics), outcomes)
     read = [traffic_bytes(work, model.shape, model.stored, model.kv, layout) for work in works]
     by_bytes = _of_bytes(model, works, read, energies, limits)
-    compute = _compute(model, works, limits)
+    compute = _compute(model, works, limits, cache_is_told=_cache_is_told(spec, tops))
     return BandwidthClaims(
         (rate, *by_bytes.metrics, *compute.metrics),
         (*outcomes, *by_bytes.outcomes, *compute.outcomes),
@@ -157,9 +157,10 @@ def _of_bytes(
     """Return what the modelled bytes of each window are worth."""
     rates = [r / w.length_ns * 1e9 for r, w in zip(read, works, strict=True)]
     if (above := limits.above_memory(max(rates))) is not None:
+        uneven = ", or its experts are reached less evenly" if model.shape.experts else ""
         text = (
             f"modelled reads are {above}: more than the memory can do, so that model files,"
-            " parallelism or steps are not those of this engine"
+            f" parallelism or steps are not those of this engine{uneven}"
         )
         outcome = Outcome(key="mbu", level="withheld", text=text)
         return BandwidthClaims(no_numbers(_OF_BYTES, f"withheld: {text}").metrics, (outcome,))
@@ -203,9 +204,24 @@ def _dram_shares(read: Sequence[float], energies: Sequence[WindowEnergy]) -> lis
     return shares
 
 
-def _compute(model: _Model, works: Sequence[Work], limits: Limits) -> BandwidthClaims:
+def _cache_is_told(spec: Spec, tops: Sequence[Trial]) -> bool:
+    """Whether it is known which prompt tokens were computed; an engine may leave a count of 0 out.
+
+    Without conversations every prompt is new.
+    """
+    if spec.setup.conversation is None:
+        return True
+    return all(any(r.cached_tokens is not None for r in trial.records) for trial in tops)
+
+
+def _compute(
+    model: _Model, works: Sequence[Work], limits: Limits, *, cache_is_told: bool
+) -> BandwidthClaims:
     """Return the share of the dense peak; more than the units can do is no number."""
     key = "compute_share"
+    if not cache_is_told:
+        why = "the engine does not tell which prompt tokens came from its cache"
+        return no_numbers((key,), why)
     claim = number(
         key,
         lambda: [
