@@ -350,6 +350,16 @@ def test_b16_modelled_reads_beyond_the_memory_are_withheld_with_the_reason(
     assert value(claims, "step_rate") == pytest.approx(1e3 / step_ms)
 
 
+@pytest.mark.parametrize(("config", "uneven"), [(QWEN3_30B, True), (LLAMA_8B, False)])
+def test_b16_experts_that_are_reached_unevenly_may_explain_reads_beyond_the_memory(
+    config: dict[str, Any], uneven: bool
+) -> None:
+    words = reason(Case(config=config, step_ms=5).claims(), "mbu")
+
+    assert words.startswith("withheld: ")
+    assert ("experts are reached less evenly" in words) == uneven
+
+
 def test_b16_a_little_over_the_rating_is_shown_as_it_is_and_never_clipped() -> None:
     claims = measured(Case(step_ms=10), H200.model_copy(update={"memory_mhz": 3300}))
 
@@ -362,6 +372,10 @@ def test_b16_experts_make_an_upper_figure_and_the_label_says_so() -> None:
 
     assert metric(claims, "mbu").label == METRICS["mbu"].label + ", modelled, upper"
     assert metric(Case().claims(), "mbu").label == METRICS["mbu"].label
+    # From fewer bytes more tokens.
+    limit = METRICS["bandwidth_limit_rate"].label
+    assert metric(claims, "bandwidth_limit_rate").label == limit + ", modelled, lower"
+    assert metric(Case().claims(), "bandwidth_limit_rate").label == limit
     # Weights of the reference at 64 tokens, and the KV of 64 answers of 4,096 tokens.
     read = 59_509_830_820 + 64 * 4096 * 98_304
     assert value(claims, "mbu") == pytest.approx(100 * read / 0.025 / 4.8e12, rel=1e-3)

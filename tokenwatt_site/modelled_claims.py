@@ -164,7 +164,7 @@ def _of_bytes(
         )
         outcome = Outcome(key="mbu", level="withheld", text=text)
         return BandwidthClaims(no_numbers(_OF_BYTES, f"withheld: {text}").metrics, (outcome,))
-    upper = ", modelled, upper" if model.shape.experts else ""
+    upper, lower = (", modelled, upper", ", modelled, lower") if model.shape.experts else ("", "")
     metrics = (
         number("mbu", lambda: [100 * r / limits.rated_bytes_s() for r in rates], upper),
         number("mbu_bus", lambda: [100 * r / limits.bus_bytes_s() for r in rates], upper),
@@ -174,6 +174,7 @@ def _of_bytes(
             lambda: [
                 w.delivered / r * limits.rated_bytes_s() for w, r in zip(works, read, strict=True)
             ],
+            lower,
         ),
         number("dram_energy_share", lambda: _dram_shares(read, energies), upper),
     )
