@@ -10,7 +10,7 @@ from tokenwatt_site.energy import WindowEnergy
 from tokenwatt_site.errors import TokenwattError
 from tokenwatt_site.limits import Limits, peak_multiple
 from tokenwatt_site.metrics import METRICS
-from tokenwatt_site.model_shape import describe, kv_value_bytes
+from tokenwatt_site.model_shape import describe, kv_value_bytes, require_width
 from tokenwatt_site.model_shape.shape import ModelShape, StoredBytes
 from tokenwatt_site.pooled import absent, pooled
 from tokenwatt_site.run import MetricClaim, NotCovered, Outcome
@@ -124,6 +124,7 @@ def _model_of(spec: Spec, evidence: Evidence) -> _Model:
     declared = spec.setup.quantization.kv_cache
     try:
         shape, stored = describe(evidence.model)
+        require_width(spec.setup.quantization.weights, evidence.model)
         kv = kv_value_bytes(declared, evidence.model)
     except TokenwattError as error:
         raise NoFigure(str(error)) from error
