@@ -11,7 +11,7 @@ from tests.support.runs import gpu_spec
 from tokenwatt_site.canonical import JsonValue
 from tokenwatt_site.energy import WindowEnergy, window_energy
 from tokenwatt_site.journal import GENESIS, Entry
-from tokenwatt_site.power_caveats import power_caveats
+from tokenwatt_site.power_caveats import host_caveats, power_caveats
 from tokenwatt_site.power_log import Board, PowerLog, PowerSample
 from tokenwatt_site.spec import Spec
 from tokenwatt_site.trials import Evidence
@@ -144,12 +144,12 @@ def test_a_journal_that_tells_nothing_of_an_instrument_gives_no_reason(told: Jso
 def test_b12_a_host_that_does_not_tell_its_averaging_time_is_a_caveat_also_beside() -> None:
     host = log({}, sensor="redfish", scope="host")
     host = replace(host, samples=tuple(replace(s, energy_mj=None) for s in host.samples))
-    beside = Evidence((), (), None, beside=(host, host))
-    (caveat,) = power_caveats(SPEC, beside, ())
+    (caveat,) = host_caveats(Evidence((), (), host))
     assert caveat.what == "How long the host's watts are averaged"
+    assert host_caveats(Evidence((), (), None, beside=(host, host))) == (caveat,)
     for fine in (
         replace(host, averaging_ns=S),
         replace(host, scope="gpu"),
         log({}, sensor="redfish", scope="host"),  # a counter needs no averaging
     ):
-        assert power_caveats(SPEC, replace(beside, beside=(fine,)), ()) == ()
+        assert host_caveats(Evidence((), (), fine)) == ()

@@ -19,12 +19,14 @@ def power_caveats(
 ) -> tuple[NotCovered, ...]:
     """Return the caveats of the published energy; `energies` are of the windows it is made of."""
     log = evidence.power
-    told = [*_of_hosts(evidence)]
-    if log is not None:
-        told += _of_second_readings(spec, evidence)
-        told += _of_meters(log, energies)
-        told += _of_readings(log, energies)
-        told += _of_boards(log.boards) if log.scope in {"gpu", "module"} else ()
+    if log is None:
+        return ()
+    told = (
+        *_of_second_readings(spec, evidence),
+        *_of_meters(log, energies),
+        *_of_readings(log, energies),
+        *(_of_boards(log.boards) if log.scope in {"gpu", "module"} else ()),
+    )
     return tuple(NotCovered(what=what, why=why) for what, why in told)
 
 
@@ -35,22 +37,6 @@ def why_not_read(evidence: Evidence, sensor: PowerSensor) -> str | None:
         if isinstance(item, dict) and item.get("sensor") == sensor and item.get("reason"):
             return str(item["reason"])
     return None
-
-
-def _of_hosts(evidence: Evidence) -> Iterator[tuple[str, str]]:
-    for log in (evidence.power, *evidence.beside):
-        if log is None or log.scope != "host" or log.averaging_ns is not None:
-            continue
-        if any(sample.energy_mj is not None for sample in log.samples):
-            continue
-        yield (
-            "How long the host's watts are averaged",
-            (
-                "Its management controller does not tell. Watts of before a window may be in it,"
-                " and of its end be missing."
-            ),
-        )
-        return
 
 
 def _of_second_readings(spec: Spec, evidence: Evidence) -> Iterator[tuple[str, str]]:
@@ -154,3 +140,20 @@ def _of_boards(boards: Sequence[Board]) -> Iterator[tuple[str, str]]:
 
 def _of(count: int, n: int) -> str:
     return f"{count} of {n} board{'s' if n != 1 else ''}"
+
+
+def host_caveats(evidence: Evidence) -> tuple[NotCovered, ...]:
+    """Say of hosts, also of those beside, that nobody knows of what time their watts are."""
+    logs = [log for log in (evidence.power, *evidence.beside) if log is not None]
+    unknown = any(
+        log.scope == "host"
+        and log.averaging_ns is None
+        and all(sample.energy_mj is None for sample in log.samples)
+        for log in logs
+    )
+    why = (
+        "Its management controller does not tell. Watts of before a window may be in it, and those"
+        " of its end be missing."
+    )
+    what = "How long the host's watts are averaged"
+    return (NotCovered(what=what, why=why),) if unknown else ()
