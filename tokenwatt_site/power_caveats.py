@@ -79,8 +79,8 @@ def _of_meters(log: PowerLog, energies: Sequence[WindowEnergy]) -> Iterator[tupl
         yield (
             "Counters held against watts",
             (
-                f"In {alone} of {len(boards)} windows of a board its watts were not read, or not"
-                " often enough: the counter stands alone."
+                f"In {alone} of {len(boards)} windows of a board its watts were not read, not often"
+                " enough, or as means over more than 10% of the window: the counter stands alone."
             ),
         )
 
