@@ -37,6 +37,8 @@ _HEADER = """\
 # Prompts are token ids. Where the engine takes text alone, write in endpoint `prompt: text` (or
 # `api: chat`), and `tokenizer: PATH` of the model's tokenizer.json, so that lengths are exact;
 # without it the engine's own /tokenize is asked.
+# Bandwidth is modelled where parallelism (prefill_decode_split: none, unless they are apart) and
+# quantization.kv_cache are told, and endpoint.model_files names a folder; `spec check` says more.
 # Other loads: fixed lengths, conversation: {turns, spread, shared_prefix_tokens}, or a trace, for
 # which `tokenwatt-site spec trace FILE --out TRACE.jsonl` prints the lines.
 """
