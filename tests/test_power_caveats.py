@@ -50,6 +50,10 @@ def test_sound_boards_have_a_gain_error_and_no_other_caveat() -> None:
     assert "cancels only on the same boards" in found["Gain error of the boards"]
 
 
+def test_the_gain_error_of_nvidias_boards_is_not_said_of_others() -> None:
+    assert list(said(log({}, sensor="amd"))) == ["How far the instrument may be off as a whole"]
+
+
 def test_no_power_has_no_caveat_here() -> None:
     assert power_caveats(SPEC, Evidence((), (), None), ()) == ()
 
@@ -61,7 +65,8 @@ def test_a_gain_error_is_of_numbers_that_are_there() -> None:
 
 @pytest.mark.parametrize(("sensor", "scope"), [("rapl", "cpu"), ("redfish", "host")])
 def test_packages_and_hosts_are_no_boards(sensor: Any, scope: Any) -> None:
-    assert said(log({"others": None, "ecc": False}, sensor=sensor, scope=scope)) == {}
+    found = said(log({"others": None, "ecc": False}, sensor=sensor, scope=scope))
+    assert list(found) == ["How far the instrument may be off as a whole"]
 
 
 def test_boards_that_the_user_named_are_marked_declared() -> None:

@@ -10,6 +10,7 @@ from tokenwatt_site.decoding import decode_batch
 from tokenwatt_site.dram import BusUse, bus_use, counts_traffic
 from tokenwatt_site.energy import WindowEnergy
 from tokenwatt_site.limits import Limits, gpu_boards
+from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.modelled_claims import (
     KEYS,
     BandwidthClaims,
@@ -162,9 +163,9 @@ def _reconciled(metrics: Sequence[MetricClaim]) -> tuple[Outcome, ...]:
             if ours <= theirs * (1 + RECONCILED_WITHIN):
                 return ()
             text = (
-                f"modelled reads are {ours:.0f}% and the boards counted {theirs:.0f}%: part was"
-                " read from caches on the chip, experts were reached less evenly than modelled,"
-                " or this is not the model that ran"
+                f"modelled reads are {ours:.0f}{METRICS[key].unit} and the boards counted"
+                f" {theirs:.0f}%: part was read from caches on the chip, experts were reached less"
+                " evenly than modelled, or this is not the model that ran"
             )
             return (Outcome(key="mbu", level="not reconciled", text=text),)
     return ()

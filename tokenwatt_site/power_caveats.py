@@ -11,7 +11,8 @@ from tokenwatt_site.spec import PowerSensor, Spec
 from tokenwatt_site.trials import Evidence
 
 GAIN_ERROR_PERCENT = 5
-"""Of a board's own meter, linear and different between boards of one model (arXiv 2312.02741)."""
+"""Of the meter of a board by NVIDIA, linear and different between boards of one model (arXiv
+2312.02741)."""
 
 
 def power_caveats(
@@ -50,7 +51,12 @@ def _of_second_readings(spec: Spec, evidence: Evidence) -> Iterator[tuple[str, s
 
 def _of_meters(log: PowerLog, energies: Sequence[WindowEnergy]) -> Iterator[tuple[str, str]]:
     known = [energy for energy in energies if energy.energy_mj is not None]
-    if known and log.scope in {"gpu", "module"}:
+    if known and log.sensor not in {"nvml", "dcgm"}:
+        yield (
+            "How far the instrument may be off as a whole",
+            "No such error of it is known, and none is in any interval here.",
+        )
+    elif known:
         yield (
             "Gain error of the boards",
             (
@@ -73,8 +79,8 @@ def _of_meters(log: PowerLog, energies: Sequence[WindowEnergy]) -> Iterator[tupl
         yield (
             "Counters held against watts",
             (
-                f"In {alone} of {len(boards)} windows of a board its watts were not read, or not"
-                " often enough: the counter stands alone."
+                f"In {alone} of {len(boards)} windows of a board its watts were not read, not often"
+                " enough, or as means over more than 10% of the window: the counter stands alone."
             ),
         )
 
