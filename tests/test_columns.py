@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tokenwatt_site import columns
 from tokenwatt_site.canonical import JsonValue
 from tokenwatt_site.columns import check_row, decode, encode, expect, line_of
 from tokenwatt_site.errors import InputError
@@ -54,3 +55,35 @@ def test_another_header_is_refused_with_both() -> None:
     expect({"a": 1}, {"a": 1}, "x")
     with pytest.raises(InputError, match="another format; found"):
         expect({"a": 2}, {"a": 1}, "x")
+
+
+def test_rows_in_bulk_and_rows_one_by_one_are_the_same() -> None:
+    plain = [[n, None, -n] for n in range(20_000)]
+    data = encode({}, plain)
+    assert [row for _, row in decode(data, "x")[1]] == plain
+    spaced = data.replace(b",", b", ")  # what a strict reader also takes, line by line
+    assert list(decode(spaced, "x")[1]) == list(decode(data, "x")[1])
+
+
+@pytest.mark.parametrize("bad", [b"[-0]", b"[01]", b"[1.0]", b"[1e3]", b"[9007199254740992]", b""])
+@pytest.mark.parametrize("before", [0, 30_000])
+def test_a_row_of_another_spelling_is_refused_with_its_line_wherever_it_stands(
+    bad: bytes, before: int
+) -> None:
+    data = encode({}, [[1]] * before) + bad + b"\n"
+
+    def read() -> None:
+        for line, row in decode(data, "x")[1]:
+            check_row(row, 1, set(), "x", line)
+
+    with pytest.raises(InputError, match=f"x:{before + 2}"):
+        read()
+
+
+def test_more_rows_than_are_read_are_refused_before_they_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(columns, "MAX_ROWS", 3)
+    decode(encode({}, [[1]] * 3), "x")
+    with pytest.raises(InputError, match="has more rows than are read; found 4"):
+        decode(encode({}, [[1]] * 4), "x")

@@ -59,7 +59,13 @@ def test_a_damaged_log_is_refused_or_read_never_a_crash(tail: bytes, at: int, fl
 
 @pytest.mark.parametrize(
     "change",
-    [{"format": "tokenwatt/engine/2"}, {"columns": ["at_ns"]}, {"names": ["steps"]}, {"more": 1}],
+    [
+        {"format": "tokenwatt/engine/2"},
+        {"columns": ["at_ns"]},
+        {"names": ["steps"]},
+        {"names": {"x": "y"}},
+        {"more": 1},
+    ],
 )
 def test_headers_of_another_form_are_refused(change: dict[str, Any]) -> None:
     header = json.loads(encode_engine(EngineLog({}, ())))

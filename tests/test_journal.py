@@ -252,3 +252,11 @@ def test_what_could_not_be_read_back_is_not_written(tmp_path: Path, value: objec
         log.append("close", value=value)
     assert (tmp_path / "j").read_bytes() == before
     assert len(log.lines) == 1
+
+
+def test_more_lines_than_are_read_are_refused_before_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "MAX_LINES", 2)
+    with pytest.raises(InputError, match="has more lines than are read; found 3"):
+        parse(b"\n" * 3, "x")

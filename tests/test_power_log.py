@@ -131,6 +131,25 @@ def test_headers_of_another_form_are_refused(change: dict[str, Any]) -> None:
         decode_power(data + b"\n", source="x")
 
 
+@pytest.mark.parametrize("name", ["tokenwatt/power/1", "tokenwatt/power/3"])
+def test_a_log_of_another_format_is_refused_with_what_to_do(name: str) -> None:
+    data = encode_power(ONE).replace(b"tokenwatt/power/2", name.encode())
+    with pytest.raises(InputError, match=f"found '{name}'.* Read it with the version that wrote"):
+        decode_power(data, source="x")
+
+
+def test_a_header_that_is_wrong_names_the_field() -> None:
+    data = encode_power(ONE).replace(b'"limit_mw":null', b'"limit_mw":1.5')
+    with pytest.raises(InputError, match=r"x:1: boards\.0\.limit_mw"):
+        decode_power(data, source="x")
+
+
+def test_more_boards_than_any_run_has_are_refused() -> None:
+    log = PowerLog("nvml", "gpu", 10**9, None, (Board(uuid="GPU-0", name="H200"),) * 513, ())
+    with pytest.raises(InputError, match="x:1: boards"):
+        decode_power(encode_power(log), source="x")
+
+
 def row(**changes: Any) -> bytes:
     values = dict(enumerate(json.loads(encode_power(ONE).splitlines()[1])))
     values |= {int(key.removeprefix("c")): value for key, value in changes.items()}

@@ -54,6 +54,14 @@ def find(driver_name: str) -> AcceleratorRow | None:
     return None
 
 
+def is_model(declared: str, driver_name: str) -> bool:
+    """Tell whether a board of this driver's name is the one that a setup declares."""
+    row = find(driver_name)
+    return declared.casefold() == driver_name.casefold() or (
+        row is not None and declared == row.name
+    )
+
+
 def named(name: str) -> AcceleratorRow | None:
     """Return the row of a product by its own name in the table; None when there is none."""
     wanted = name.casefold()

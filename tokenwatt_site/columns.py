@@ -7,12 +7,24 @@ requests fit in about 1.7 MB once packed.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+from pydantic import ValidationError
 
 from tokenwatt_site.canonical import JsonValue, canonical_bytes, load_json
 from tokenwatt_site.errors import InputError, Problem
+from tokenwatt_site.schema import Model, validation_problems
 
 MAX_LINE_BYTES = 1 << 20
+MAX_ROWS = 2_000_000
+"""More than 60 boards tell in nine hours, once a second."""
+
+_CHUNK_BYTES = 1 << 16
+# Short integers: what is in range is seen from their length, and none has a second spelling.
+PLAIN_INTEGER = rb"(?:0|-?[1-9][0-9]{0,14})"
+_PLAIN = re.compile(rb"(?:\[(?:null|%b)(?:,(?:null|%b))*+\]\n)*+" % ((PLAIN_INTEGER,) * 2))
 
 
 def encode(header: JsonValue, rows: Iterable[list[int | None]]) -> bytes:
@@ -26,16 +38,93 @@ def line_of(row: list[int | None]) -> bytes:
 def decode(data: bytes, source: str) -> tuple[JsonValue, Iterator[tuple[int, list[int]]]]:
     if not data.endswith(b"\n"):
         raise InputError(Problem("the last line is cut", file=source))
-    lines = data[:-1].split(b"\n")
-    header = load_json(lines[0], source=f"{source}:1", limit=MAX_LINE_BYTES)
+    if (rows := data.count(b"\n") - 1) > MAX_ROWS:
+        raise InputError(
+            Problem(
+                "has more rows than are read",
+                file=source,
+                found=f"{rows:,}",
+                expected=f"at most {MAX_ROWS:,}",
+            )
+        )
+    start = data.index(b"\n") + 1
+    header = load_json(data[: start - 1], source=f"{source}:1", limit=MAX_LINE_BYTES)
     if not isinstance(header, dict):
         raise InputError(Problem("the first line is no header", file=source, line=1))
+    return header, json_lines(data, start, _PLAIN, source=source, limit=MAX_LINE_BYTES)
 
-    def rows() -> Iterator[tuple[int, list[int]]]:
-        for number, line in enumerate(lines[1:], start=2):
-            yield number, load_json(line, source=f"{source}:{number}", limit=MAX_LINE_BYTES)
 
-    return header, rows()
+def json_lines(
+    data: bytes, start: int, plain: re.Pattern[bytes], *, source: str, limit: int
+) -> Iterator[tuple[int, JsonValue]]:
+    """Yield the number and the value of every line of JSON from the second on.
+
+    What `plain` matches is read in bulk: it takes a tenth of the time of a strict load by line. All
+    else is loaded strictly, line by line.
+
+    Args:
+        data: a whole file; it ends with a line feed.
+        start: where its second line begins.
+        plain: matches whole lines that every reader of JSON understands in the same way.
+        source: name of the file, for errors.
+        limit: longest line that is read, in bytes.
+
+    Raises:
+        InputError: see `canonical.load_json`.
+    """
+    number = 2
+    while start < len(data):
+        end = data.find(b"\n", start + _CHUNK_BYTES) + 1 or len(data)
+        chunk = data[start:end]
+        values: Iterable[JsonValue]
+        if end - start <= 2 * _CHUNK_BYTES and plain.fullmatch(chunk):
+            values = json.loads(b"[%b]" % chunk[:-1].replace(b"\n", b","))
+        else:
+            values = (
+                load_json(line, source=f"{source}:{each}", limit=limit)
+                for each, line in enumerate(chunk[:-1].split(b"\n"), start=number)
+            )
+        for value in values:
+            yield number, value
+            number += 1
+        start = end
+
+
+Header = TypeVar("Header", bound=Model)
+
+
+def read_header(model: type[Header], raw: JsonValue, name: str, source: str) -> Header:
+    """Return the first line of a file, which is of the format `name`.
+
+    Raises:
+        InputError: it is of another format, or a field is not what the format has there.
+    """
+    require_format(raw, name, source)
+    try:
+        return model.model_validate_json(canonical_bytes(raw))
+    except ValidationError as error:
+        raise InputError(*validation_problems(error, source=f"{source}:1")) from error
+
+
+def require_format(header: JsonValue, name: str, source: str) -> None:
+    """Refuse a file of another format, and say what to do.
+
+    Raises:
+        InputError: with both names.
+    """
+    found = header.get("format") if isinstance(header, dict) else None
+    if found != name:
+        raise InputError(
+            Problem(
+                "has a format that this version does not read",
+                file=source,
+                line=1,
+                field="format",
+                found=repr(found)[:80],
+                expected=repr(name),
+                remedy="Read it with the version that wrote it, or measure again with this one.",
+            )
+        )
 
 
 def expect(found: JsonValue, expected: JsonValue, source: str) -> None:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
-from pydantic import ValidationError
-
-from tokenwatt_site.canonical import canonical_bytes
-from tokenwatt_site.columns import check_row, decode, encode, expect
-from tokenwatt_site.errors import InputError, Problem
+from tokenwatt_site.columns import check_row, decode, encode, expect, read_header
 from tokenwatt_site.schema import Line, Model
 
+# History of the format. 1: first.
 ENGINE_FORMAT = "tokenwatt/engine/1"
 
 
@@ -45,10 +42,15 @@ class EngineSample:
     read_mb: int | None = None
 
 
+Column: TypeAlias = Literal[
+    "steps", "prompt_tokens", "output_tokens", "running", "waiting", "kv_ppm", "read_mb"
+]
+
+
 class _EngineHeader(Model):
     format: Literal["tokenwatt/engine/1"]
     columns: tuple[str, ...]
-    names: dict[str, Line]
+    names: dict[Column, Line]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +105,7 @@ def decode_engine(data: bytes, *, source: str) -> EngineLog:
         InputError: another format, or a value that is no integer.
     """
     raw, rows = decode(data, source)
-    try:
-        header = _EngineHeader.model_validate_json(canonical_bytes(raw))
-    except ValidationError as error:
-        raise InputError(
-            Problem("the first line is no header of engine counters", file=source, line=1)
-        ) from error
+    header = read_header(_EngineHeader, raw, ENGINE_FORMAT, source)
     expect(list(header.columns), list(_COLUMNS), source)
     samples = []
     previous = 0
@@ -116,4 +113,4 @@ def decode_engine(data: bytes, *, source: str) -> EngineLog:
         check_row(row, len(_COLUMNS), _NULLABLE, source, line)
         previous += row[0]
         samples.append(EngineSample(previous, *row[1:]))
-    return EngineLog(header.names, tuple(samples))
+    return EngineLog({str(key): name for key, name in header.names.items()}, tuple(samples))

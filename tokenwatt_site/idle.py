@@ -23,6 +23,9 @@ from tokenwatt_site.journal import Entry
 from tokenwatt_site.power_log import PowerLog
 from tokenwatt_site.schema import Model
 
+MIN_IDLE_S = 10
+"""How long an idle engine is read at least."""
+
 AGREES_WITHIN = 0.1
 """Of idle before and after. Warm boards leak a little more than cold ones."""
 

@@ -23,6 +23,9 @@ Event: TypeAlias = Literal[
     "open", "launch", "idle", "trial_start", "trial_end", "repeat_end", "interrupted", "close"
 ]
 
+MAX_LINES = 20_000
+"""Ten for each of as many trials as are read."""
+
 GENESIS = "0" * 64
 
 
@@ -127,6 +130,11 @@ def parse(data: bytes, source: str) -> tuple[Entry, ...]:
     """
     if data and not data.endswith(b"\n"):
         raise InputError(Problem("the last line is cut", file=source))
+    if (count := data.count(b"\n")) > MAX_LINES:
+        limit = f"at most {MAX_LINES:,}"
+        raise InputError(
+            Problem("has more lines than are read", file=source, found=f"{count:,}", expected=limit)
+        )
     lines: list[Entry] = []
     prev = GENESIS
     for number, raw in enumerate(data.split(b"\n")[:-1], start=1):

@@ -10,15 +10,20 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from tokenwatt_site.canonical import canonical_bytes
-from tokenwatt_site.columns import check_row, decode, encode, expect
+from tokenwatt_site.columns import check_row, decode, encode, expect, read_header
 from tokenwatt_site.errors import InputError, Problem
 from tokenwatt_site.schema import Line, Model
 from tokenwatt_site.spec import PowerScope, PowerSensor
 
+# History of the format. 1: one sensor's watts and counters. 2: scope, period, what each board is
+# and what else it tells; spans of memory traffic.
 POWER_FORMAT = "tokenwatt/power/2"
+
+MAX_BOARDS = 512
+LIMIT_WITHIN_W = 0.5
+"""A power limit may be this far from the one that a setup declares, which is in whole watts."""
 
 Natural = Annotated[int, Field(ge=0)]
 
@@ -108,7 +113,7 @@ class _PowerHeader(Model):
     scope: PowerScope
     period_ns: Natural
     averaging_ns: Natural | None
-    boards: tuple[Board, ...]
+    boards: Annotated[tuple[Board, ...], Field(max_length=MAX_BOARDS)]
     spans: tuple[DramSpan, ...]
 
 
@@ -202,12 +207,7 @@ def decode_power(data: bytes, *, source: str) -> PowerLog:
         InputError: another format, or a sample or span of a board that the header does not name.
     """
     raw, rows = decode(data, source)
-    try:
-        header = _PowerHeader.model_validate_json(canonical_bytes(raw))
-    except ValidationError as error:
-        raise InputError(
-            Problem("the first line is no power header", file=source, line=1)
-        ) from error
+    header = read_header(_PowerHeader, raw, POWER_FORMAT, source)
     expect(list(header.columns), list(_COLUMNS), source)
     for span in header.spans:
         _require_board(header, span.board, source, 1)

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from tokenwatt_site.canonical import JsonValue, canonical_bytes
-from tokenwatt_site.columns import check_row, decode, expect, line_of
+from tokenwatt_site.columns import check_row, decode, expect, line_of, require_format
 from tokenwatt_site.errors import InputError, Problem
 
+# History of the format. 1: first. 2: when a connection was dialled for and ready.
 REQUESTS_FORMAT = "tokenwatt/requests/2"
 
 
@@ -143,6 +144,7 @@ def decode_requests(data: bytes, *, source: str) -> tuple[RequestRecord, ...]:
         InputError: another format, a wrong number of columns, or a value that is no integer.
     """
     header, rows = decode(data, source)
+    require_format(header, REQUESTS_FORMAT, source)
     expect(header, {"format": REQUESTS_FORMAT, "columns": list(_REQUEST_COLUMNS)}, source)
     records = []
     trial, previous = None, 0

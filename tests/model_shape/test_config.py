@@ -506,3 +506,21 @@ def test_no_config_crashes_the_description(
             continue
         assert shape.parameters > 0
         assert stored.total(shape) > 0
+
+
+def test_a_list_that_is_longer_than_layers_are_many_is_refused() -> None:
+    config = {
+        **files.LLAMA,
+        "model_type": "qwen3_moe",
+        "num_experts": 4,
+        "mlp_only_layers": [0] * 1025,
+    }
+    with pytest.raises(InputError, match="mlp_only_layers: is not understood"):
+        describe(ModelDocument(config))
+
+
+def test_of_many_unknown_keys_the_first_are_named() -> None:
+    config = {**files.LLAMA, **{f"expert_{n}": 1 for n in range(500)}}
+    with pytest.raises(InputError, match="and 490 more keys") as caught:
+        describe(ModelDocument(config))
+    assert len(str(caught.value)) < 5000

@@ -25,7 +25,7 @@ values = st.recursive(
 tensors = st.lists(
     st.builds(
         Tensor,
-        name=st.text("abc.", min_size=1, max_size=9),
+        name=st.text('abc.é"\\\n', min_size=1, max_size=9),
         dtype=st.sampled_from(sorted(DTYPE_BITS)),
         shape=st.lists(st.integers(0, 999), max_size=4).map(tuple),
     ),
@@ -69,8 +69,8 @@ HEAD = b'{"config":{},"format":"tokenwatt/model/1","quantization":null}\n'
     [
         (b"", "the last line is cut"),
         (HEAD[:-1], "the last line is cut"),
-        (b"[]\n", "is no header"),
-        (HEAD.replace(b"model/1", b"model/2"), "is no header"),
+        (b"[]\n", "found None; expected .tokenwatt/model/1.\\. Read it with"),
+        (HEAD.replace(b"model/1", b"model/2"), "format that this version does not read"),
         (HEAD.replace(b'"config":{},', b""), "is no header"),
         (HEAD.replace(b'"config"', b'"more":1,"config"'), "is no header"),
         (HEAD.replace(b"{}", b'{"a":1,"a":2}'), "twice"),
@@ -101,3 +101,18 @@ def test_no_bytes_crash_the_reader(first: bytes, rest: bytes) -> None:
             decode_model(data, source="m")
         except InputError:
             continue
+
+
+@given(documents)
+def test_lines_and_digest_are_of_canonical_bytes(document: ModelDocument) -> None:
+    rows = [[t.name, t.dtype, list(t.shape)] for t in document.tensors]
+    assert encode_model(document).split(b"\n")[1:-1] == [canonical_bytes(row) for row in rows]
+    digest = f"sha256:{sha256_hex(canonical_bytes(rows))}" if rows else None
+    assert headers_digest(document) == digest
+
+
+def test_a_name_of_more_pieces_than_a_model_has_is_refused() -> None:
+    name = b".".join([b"a"] * 33)
+    with pytest.raises(InputError, match="is no name"):
+        decode_model(HEAD + b'["' + name + b'","F32",[1]]\n', source="m")
+    decode_model(HEAD + b'["' + name[2:] + b'","F32",[1]]\n', source="m")

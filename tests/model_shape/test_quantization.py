@@ -277,3 +277,11 @@ def test_auto_is_what_the_files_ask_for_else_the_models_own_type(
     found: ModelDocument, expected: float
 ) -> None:
     assert kv_value_bytes("auto", found) == expected
+
+
+def test_more_groups_than_any_quantiser_writes_are_refused() -> None:
+    group = {"targets": ["up_proj"], "weights": {"num_bits": 4, "strategy": "channel"}}
+    groups = {f"group_{n}": group for n in range(9)}
+    rules = {"quant_method": "compressed-tensors", "config_groups": groups}
+    with pytest.raises(InputError, match="found '9 groups'; expected at most 8"):
+        storage_of(ModelDocument({"quantization_config": rules}))

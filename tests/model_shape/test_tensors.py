@@ -188,3 +188,13 @@ def test_every_name_of_a_published_index_has_a_place(name: str, test_data: Path)
         assert found.attention == (".self_attn." in each or ".linear_attn." in each)
         router = each.removesuffix(".weight").endswith((".gate", "_gate"))
         assert found.replicated == ("norm" in each or router)
+
+
+def test_packed_tensors_under_more_names_than_there_are_weights_are_refused() -> None:
+    # Each would be looked up in all patterns, which a hostile file makes slow.
+    odd = {f"model.layers.0.mlp.{n}.weight": ("I32", [4, 4]) for n in range(100)}
+    config = {
+        **files.LLAMA,
+        "quantization_config": {"quant_method": "gptq", "bits": 4, "group_size": 32},
+    }
+    assert "has no place in this model" in refusal(config, {**files.llama(), **odd})

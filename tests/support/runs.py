@@ -242,6 +242,8 @@ def _boundary(
     return low, high
 
 
+_NO_SENSOR = "the machine of this test has no power sensor"
+
 JournalPlan = list[tuple[Event, dict[str, Any]]]
 
 
@@ -357,7 +359,7 @@ class RunBuilder:
                     "spec": self.spec.to_json(),
                     "seed_rule": SEED_RULE,
                     "nonce": "00" * 32,
-                    "power_reason": "the machine of this test has no power sensor",
+                    "power_reason": None if self.power else _NO_SENSOR,
                     "instruments": [
                         {"sensor": i.sensor, "reason": self.unread.get(i.sensor)}
                         for i in self.spec.instruments

@@ -68,6 +68,7 @@ BEYOND: dict[str, tuple[dict[str, Any], str]] = {
     "hotter than solder": ({"celsius": 400}, r"power\.7\.celsius"),
     "negative reasons": ({"reasons": -1}, r"power\.7\.reasons"),
     "earlier than before": ({"at_ns": 1}, r"power\.7: goes back in time"),
+    "b19 later than all clocks": ({"at_ns": 2**53}, r"power\.7: .* beyond all clocks"),
 }
 
 
@@ -164,7 +165,11 @@ def test_counters_that_are_not_exported_run_nowhere() -> None:
 
 @pytest.mark.parametrize(
     ("changes", "words"),
-    [({"at_ns": 5}, r"engine\.10: goes back"), ({"running": -1}, r"engine\.10\.running")],
+    [
+        ({"at_ns": 5}, r"engine\.10: goes back"),
+        ({"at_ns": 2**53}, r"engine\.10: .* beyond all clocks"),
+        ({"running": -1}, r"engine\.10\.running"),
+    ],
 )
 def test_counters_of_no_engine_are_refused(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):

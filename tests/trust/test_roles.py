@@ -84,7 +84,7 @@ def test_logs_beside_are_in_the_order_of_their_numbers() -> None:
 
 def test_a_piece_of_another_format_is_named_by_its_role() -> None:
     raw = {"requests": encode_requests([]), "power": encode_engine(EngineLog({}, ()))}
-    with pytest.raises(InputError, match=r"run\.json: power:1: the first line is no power header"):
+    with pytest.raises(InputError, match=r"run\.json: power:1: format: has a format"):
         decoded(raw, None, "run.json")
 
 

@@ -37,6 +37,7 @@ from tests.support.runs import (
 from tokenwatt_site.canonical import JsonValue, canonical_bytes, sha256_hex
 from tokenwatt_site.errors import InputError, VerificationError
 from tokenwatt_site.model_shape.document import ModelDocument
+from tokenwatt_site.power_log import DramSpan
 from tokenwatt_site.prompts import Ids, Words, common_words
 from tokenwatt_site.records import RequestRecord, Status
 from tokenwatt_site.run import RUN_SCHEMA, signed_bytes
@@ -797,7 +798,7 @@ def test_a_run_without_its_requests_is_refused(tmp_path: Path) -> None:
         check(path)
 
 
-# --- (9) recomputation
+# --- (10) recomputation
 
 
 def metric(value: dict[str, Any], key: str) -> dict[str, Any]:
@@ -820,7 +821,7 @@ def test_f26_a_claim_that_is_off_by_4e_7_passes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("factor", [1 + 6e-7, 1 - 6e-7])
 def test_f26_a_claim_that_is_off_by_6e_7_is_refused(tmp_path: Path, factor: float) -> None:
     path = RunBuilder(edit_document=scaled(factor)).write(tmp_path)
-    refused(path, 9, "claims.metrics.0.value", "found", "expected")
+    refused(path, 10, "claims.metrics.0.value", "found", "expected")
 
 
 def test_f26_what_is_published_is_recomputed_and_not_what_the_file_says(tmp_path: Path) -> None:
@@ -846,7 +847,7 @@ LIES_ABOUT_CLAIMS = {
 def test_claims_that_do_not_follow_from_the_evidence_are_refused(
     tmp_path: Path, change: Callable[[dict[str, Any]], None]
 ) -> None:
-    refused(RunBuilder(edit_document=change).write(tmp_path), 9, "claims.")
+    refused(RunBuilder(edit_document=change).write(tmp_path), 10, "claims.")
 
 
 def test_faster_requests_under_the_same_claims_are_refused(tmp_path: Path) -> None:
@@ -856,7 +857,7 @@ def test_faster_requests_under_the_same_claims_are_refused(tmp_path: Path) -> No
             for r in records
         ]
 
-    refused(RunBuilder(edit_requests=faster).write(tmp_path), 9, "claims.")
+    refused(RunBuilder(edit_requests=faster).write(tmp_path), 10, "claims.")
 
 
 @pytest.mark.parametrize(
@@ -868,8 +869,8 @@ def test_faster_requests_under_the_same_claims_are_refused(tmp_path: Path) -> No
         (6, "decoded"),
         (7, "check_journal"),
         (8, "read_trials"),
-        (9, "derive"),
-        (10, "check_requests"),
+        (10, "derive"),
+        (9, "check_requests"),
     ],
 )
 def test_b14_evidence_that_breaks_our_code_costs_this_run_alone(
@@ -905,7 +906,7 @@ def test_b14_a_signed_absurdity_leaves_the_other_runs_of_a_tree(
     assert isinstance(tree.refused[0][1], VerificationError)
 
 
-# --- (10) plausibility
+# --- (9) plausibility
 
 
 def test_an_implausible_request_is_refused_even_where_the_claims_agree(tmp_path: Path) -> None:
@@ -914,13 +915,13 @@ def test_an_implausible_request_is_refused_even_where_the_claims_agree(tmp_path:
         assert records[0].last_ns is not None
         return [replace(records[0], end_ns=records[0].last_ns - 10_000_000), *records[1:]]
 
-    refused(RunBuilder(edit_requests=earlier).write(tmp_path), 10, "before its last token")
+    refused(RunBuilder(edit_requests=earlier).write(tmp_path), 9, "before its last token")
 
 
 @pytest.mark.parametrize("field", ["started", "ended"])
 def test_other_dates_than_the_journal_has_are_refused(tmp_path: Path, field: str) -> None:
     change = put("conditions", field, value="2020-01-01T00:00:00Z")
-    refused(RunBuilder(edit_document=change).write(tmp_path), 10, f"conditions.{field}")
+    refused(RunBuilder(edit_document=change).write(tmp_path), 9, f"conditions.{field}")
 
 
 @pytest.mark.parametrize("epoch_ns", [10**12, 10**12 + 1, 999_999_999_999, 0])
@@ -928,7 +929,7 @@ def test_b19_a_trial_that_begins_before_the_one_before_has_ended_is_refused(
     tmp_path: Path, epoch_ns: int
 ) -> None:
     edit = altered("trial_end", 1, epoch_ns=epoch_ns)
-    refused(RunBuilder(edit_journal=edit).write(tmp_path), 10, "trial 2", "epoch_ns")
+    refused(RunBuilder(edit_journal=edit).write(tmp_path), 9, "trial 2", "epoch_ns")
 
 
 def test_b19_a_trial_may_begin_as_soon_as_the_one_before_has_ended(tmp_path: Path) -> None:
@@ -940,7 +941,7 @@ def test_b19_a_trial_may_begin_as_soon_as_the_one_before_has_ended(tmp_path: Pat
         if valid:
             check(path)
         else:
-            refused(path, 10, "trial 2")
+            refused(path, 9, "trial 2")
 
 
 def powered(**changes: Any) -> RunBuilder:
@@ -976,7 +977,7 @@ LIES_ABOUT_POWER = {
 
 @pytest.mark.parametrize("builder", LIES_ABOUT_POWER.values(), ids=LIES_ABOUT_POWER)
 def test_power_of_another_source_than_named_is_refused(tmp_path: Path, builder: RunBuilder) -> None:
-    refused(builder.write(tmp_path), 10)
+    refused(builder.write(tmp_path), 9)
 
 
 INSTRUMENTS = [
@@ -1052,7 +1053,84 @@ def test_a_role_of_another_name_or_twice_is_refused(tmp_path: Path, old: str, ne
 def test_a_log_beside_of_an_instrument_that_is_not_asked_for_is_refused(tmp_path: Path) -> None:
     twice = (instrumented().beside[0],) * 2
     path = replace(instrumented(), beside=twice).write(tmp_path)
-    refused(path, 10, "evidence.power-beside-2", "found redfish")
+    refused(path, 9, "found nvml, redfish, redfish; expected nvml, rapl, redfish")
+
+
+def unread(sensor: str | None) -> Callable[[JournalPlan], JournalPlan]:
+    """Let the journal say of an instrument (None: that of the energy) that it was not read."""
+
+    def change(plan: JournalPlan) -> JournalPlan:
+        (event, data), *rest = plan
+        if sensor is None:
+            return [(event, data | {"power_reason": "no permission"}), *rest]
+        told = [{**i, "reason": "x" if i["sensor"] == sensor else None} for i in INSTRUMENTS]
+        kept = [{"sensor": i["sensor"], "reason": i["reason"]} for i in told]
+        return [(event, data | {"instruments": kept}), *rest]
+
+    return change
+
+
+def boards(**changes: Any) -> dict[str, Any]:
+    """Changes to what the log says of its boards."""
+    power = instrumented().power
+    assert power is not None
+    return {"boards": tuple(board.model_copy(update=changes) for board in power.boards)}
+
+
+def spans(*told: tuple[int, int, int]) -> dict[str, Any]:
+    return {
+        "spans": tuple(
+            DramSpan(board=0, start_ns=10**12 + start, end_ns=10**12 + end, ppm=ppm)
+            for start, end, ppm in told
+        )
+    }
+
+
+FORGED_POWER: dict[str, tuple[dict[str, Any], str]] = {
+    "b5 a longer period, in which samples may be left out": (
+        {"period_ns": 500 * 10**9},
+        "is not that of setup.power.rate_hz",
+    ),
+    "b12 boards of another model": (boards(name="NVIDIA H200"), "is not the model"),
+    "b21 another power limit": (boards(limit_mw=1_200_000), "is not the limit"),
+    "b16 a span of more than any bus": (spans((0, 9, 10**8)), "is beyond any reading"),
+    "b16 two spans of one time": (spans((0, 9, 1), (5, 20, 1)), "overlaps another of its board"),
+}
+
+
+@pytest.mark.parametrize(("changes", "words"), FORGED_POWER.values(), ids=FORGED_POWER)
+def test_power_that_contradicts_the_spec_or_itself_is_refused(
+    tmp_path: Path, changes: dict[str, Any], words: str
+) -> None:
+    power = instrumented().power
+    assert power is not None
+    forged = replace(instrumented(), power=replace(power, **changes))
+    refused(forged.write(tmp_path), 9, words)
+
+
+LEFT_OUT: dict[str, dict[str, Any]] = {
+    "the log of the energy": {"power": None, "edit_journal": altered("open", power_reason=None)},
+    "all logs beside it": {"beside": ()},
+    "one of them": {"beside": instrumented().beside[1:]},
+    "nothing, and the journal says so of one": {"edit_journal": unread("rapl")},
+    "nothing, and the journal says so of the energy": {"edit_journal": unread(None)},
+}
+
+
+@pytest.mark.parametrize("changes", LEFT_OUT.values(), ids=LEFT_OUT)
+def test_readings_are_those_that_the_journal_says_there_are(
+    tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    forged = replace(instrumented(), **changes)
+    refused(forged.write(tmp_path), 9, "is not of the instruments that the journal says")
+
+
+def test_an_interrupted_run_may_lack_readings(tmp_path: Path) -> None:
+    check(replace(instrumented(), beside=(), status="interrupted").write(tmp_path))
+
+
+def test_an_idle_span_too_short_to_be_read_is_refused(tmp_path: Path) -> None:
+    refused(replace(instrumented(), idle_s=9).write(tmp_path), 9, "is shorter than 10 s")
 
 
 def test_b8_an_engine_s_counter_that_runs_backwards_is_refused(tmp_path: Path) -> None:
@@ -1060,7 +1138,7 @@ def test_b8_an_engine_s_counter_that_runs_backwards_is_refused(tmp_path: Path) -
     assert counters is not None
     first, *others = counters.samples
     backwards = replace(counters, samples=(replace(first, steps=10**6), *others))
-    refused(replace(instrumented(), counters=backwards).write(tmp_path), 10, "runs backwards")
+    refused(replace(instrumented(), counters=backwards).write(tmp_path), 9, "runs backwards")
 
 
 def test_a_span_without_load_that_overlaps_a_trial_is_refused(tmp_path: Path) -> None:
@@ -1074,7 +1152,7 @@ def test_a_span_without_load_that_overlaps_a_trial_is_refused(tmp_path: Path) ->
 
     # The span has no power to read there, so that claims stay what they were.
     bare = replace(instrumented(), power=None, edit_journal=longer)
-    refused(bare.write(tmp_path), 10, "had ended")
+    refused(bare.write(tmp_path), 9, "had ended")
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from tokenwatt_site.engine_log import EngineLog, EngineSample
 from tokenwatt_site.errors import EngineError
+from tokenwatt_site.idle import MIN_IDLE_S
 from tokenwatt_site.measure.clock import Clock
 from tokenwatt_site.measure.control import request
 from tokenwatt_site.measure.counters import Counters
@@ -25,7 +26,7 @@ LAST_READING_S = 15.0
 SETTLE_S = 2
 """From the last request to the idle time: watts that are the mean of a second have forgotten it."""
 
-IDLE_S = 10
+IDLE_S = MIN_IDLE_S
 """How long an idle engine is read; longer where meters are read less than once in 5 s."""
 
 REST_S = 30

@@ -15,7 +15,7 @@ from tokenwatt_site.measure.descriptors import allow
 from tokenwatt_site.measure.endpoint import EngineFacts, Prober, Reply
 from tokenwatt_site.measure.instruments import merged_boards
 from tokenwatt_site.measure.power import PowerMeter
-from tokenwatt_site.power_log import Board
+from tokenwatt_site.power_log import LIMIT_WITHIN_W, Board
 from tokenwatt_site.run import ReadBack
 from tokenwatt_site.spec import GPU_SCOPES, NOT_RECORDED, Accelerator, Protocol, Spec
 
@@ -112,11 +112,7 @@ def _board_rows(
     declared: Accelerator, boards: Sequence[Board]
 ) -> Iterator[tuple[str, str, str | None, bool]]:
     names = {board.name for board in boards}
-    rows = {name: accelerators.find(name) for name in names}
-    same = [
-        _same_text(declared.model, name) or (row is not None and declared.model == row.name)
-        for name, row in rows.items()
-    ]
+    same = [accelerators.is_model(declared.model, name) for name in names]
     yield (
         "setup.accelerator.model",
         declared.model,
@@ -128,7 +124,9 @@ def _board_rows(
     limits = {board.limit_mw for board in boards if board.limit_mw is not None}
     power = declared.power_limit_w
     text = power if isinstance(power, str) else f"{power:g}"
-    near = not isinstance(power, str) and all(abs(mw / 1000 - power) <= 0.5 for mw in limits)
+    near = not isinstance(power, str) and all(
+        abs(mw / 1000 - power) <= LIMIT_WITHIN_W for mw in limits
+    )
     observed = ", ".join(f"{mw / 1000:g}" for mw in sorted(limits)) or None
     yield "setup.accelerator.power_limit_w", text, observed, near
 

@@ -7,6 +7,8 @@ only a config was there, there are no further lines.
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,12 +19,16 @@ from tokenwatt_site.canonical import (
     load_json,
     sha256_hex,
 )
+from tokenwatt_site.columns import PLAIN_INTEGER, json_lines, require_format
 from tokenwatt_site.errors import InputError, Problem
 
+# History of the format. 1: first.
 MODEL_FORMAT = "tokenwatt/model/1"
 MAX_TENSORS = 500_000
 _MAX_TENSOR_LINE_BYTES = 4096
 _MAX_NAME = 300
+_MAX_PIECES = 32
+"""Of a name, between dots; models have up to ten."""
 _MAX_DIMENSIONS = 8
 _MAX_VALUES = 2**48
 
@@ -77,7 +83,8 @@ def tensor_of(name: JsonValue, dtype: JsonValue, shape: JsonValue, *, source: st
     Raises:
         InputError: a name, type or shape that no tensor has.
     """
-    if not isinstance(name, str) or not 1 <= len(name) <= _MAX_NAME:
+    fits = isinstance(name, str) and 1 <= len(name) <= _MAX_NAME
+    if not fits or name.count(".") >= _MAX_PIECES:
         raise InputError(Problem("is no name of a tensor", file=source, found=repr(name)[:200]))
 
     def refused(what: str, found: JsonValue, expected: str) -> InputError:
@@ -108,8 +115,23 @@ def encode_model(document: ModelDocument) -> bytes:
         "config": document.config,
         "quantization": document.quantization,
     }
-    lines = [canonical_bytes(header), *map(canonical_bytes, _rows(document))]
+    lines = [canonical_bytes(header)]
+    lines += [_COMPACT.encode(_row(tensor)).encode() for tensor in document.tensors]
     return b"".join(line + b"\n" for line in lines)
+
+
+# The canonical bytes of lists of texts and integers, which have but one form: it is found faster.
+_COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
+
+def _row(tensor: Tensor) -> JsonValue:
+    return [tensor.name, tensor.dtype, tensor.shape]
+
+
+_PLAIN = re.compile(
+    rb'(?:\["[A-Za-z0-9_.]{1,300}+","[A-Z0-9_]++",\[(?:%b(?:,%b)*+)?\]\]\n)*+'
+    % ((PLAIN_INTEGER,) * 2)
+)
 
 
 def decode_model(data: bytes, *, source: str) -> ModelDocument:
@@ -126,10 +148,11 @@ def decode_model(data: bytes, *, source: str) -> ModelDocument:
                 "has too many lines", file=source, found=f"{count:,}", expected=f"{MAX_TENSORS:,}"
             )
         )
-    first, *lines = data[:-1].split(b"\n")
-    header = load_json(first, source=f"{source}:1", limit=MAX_DOCUMENT_BYTES)
+    start = data.index(b"\n") + 1
+    header = load_json(data[: start - 1], source=f"{source}:1", limit=MAX_DOCUMENT_BYTES)
     keys = {"format", "config", "quantization"}
-    if not isinstance(header, dict) or header.keys() != keys or header["format"] != MODEL_FORMAT:
+    require_format(header, MODEL_FORMAT, source)
+    if header.keys() != keys:
         raise InputError(
             Problem(
                 "is no header of a model's files",
@@ -140,12 +163,11 @@ def decode_model(data: bytes, *, source: str) -> ModelDocument:
             )
         )
     tensors: list[Tensor] = []
-    for number, line in enumerate(lines, start=2):
-        where = f"{source}:{number}"
-        row = load_json(line, source=where, limit=_MAX_TENSOR_LINE_BYTES)
+    rows = json_lines(data, start, _PLAIN, source=source, limit=_MAX_TENSOR_LINE_BYTES)
+    for number, row in rows:
         if not isinstance(row, list) or len(row) != 3:
             raise InputError(Problem("is no [name, type, shape]", file=source, line=number))
-        tensor = tensor_of(*row, source=where)
+        tensor = tensor_of(*row, source=f"{source}:{number}")
         if tensors and tensor.name <= tensors[-1].name:
             raise InputError(
                 Problem(
@@ -162,9 +184,7 @@ def headers_digest(document: ModelDocument) -> str | None:
     Digested are the canonical bytes of the list of [name, dtype, shape], ordered by name: how the
     tensors are spread over files does not matter, nor what is in them.
     """
-    rows = _rows(document)
-    return f"sha256:{sha256_hex(canonical_bytes(rows))}" if rows else None
-
-
-def _rows(document: ModelDocument) -> list[JsonValue]:
-    return [[t.name, t.dtype, list(t.shape)] for t in document.tensors]
+    if not document.tensors:
+        return None
+    rows = [_row(tensor) for tensor in document.tensors]
+    return f"sha256:{sha256_hex(_COMPACT.encode(rows).encode())}"

@@ -18,7 +18,7 @@ from tokenwatt_site.model_shape.weights import short_name
 
 MAX_PATTERNS = 100_000
 _MAX_LENGTH = 300
-_MAX_GLOBS = 256
+_MAX_GLOBS = 128
 _MAX_CHOICES = 64
 
 _TOKEN = re.compile(

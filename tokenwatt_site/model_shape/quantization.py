@@ -20,6 +20,8 @@ from tokenwatt_site.model_shape.schemes import Scheme
 from tokenwatt_site.model_shape.weights import Weight, place, short_name
 
 _DTYPES = {"bfloat16": 2, "float16": 2, "float32": 4}
+_MAX_GROUPS = 8
+"""With patterns of their own, that every module is held against; files have one or two."""
 _SIDECAR = "hf_quant_config.json"
 _CONFIG = "config.json: quantization_config"
 
@@ -239,7 +241,10 @@ def _compressed(rules: dict[str, JsonValue], plain: Storage) -> Storage:
         raise _refused(f"{_CONFIG}.sparsity_config.format", sparsity.get("format"), "dense")
     where = f"{_CONFIG}.config_groups"
     groups: list[tuple[Scheme, Patterns | None]] = []
-    for name, value in sorted(_object(rules.get("config_groups"), where).items()):
+    listed = _object(rules.get("config_groups"), where)
+    if len(listed) > _MAX_GROUPS:
+        raise _refused(where, f"{len(listed)} groups", f"at most {_MAX_GROUPS}")
+    for name, value in sorted(listed.items()):
         group = _object(value, f"{where}.{name}")
         targets = group.get("targets")
         if not isinstance(targets, list) or not all(isinstance(t, str) for t in targets):

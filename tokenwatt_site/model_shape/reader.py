@@ -13,6 +13,8 @@ from tokenwatt_site.errors import InputError, Problem
 
 MAX_LAYERS = 1024
 _MAX_NUMBER = 2**31
+_TOLD = 10
+"""Unknown keys that are named; an error is published as the reason for a missing number."""
 
 # Words of keys that may change what a step reads, in a key that no family here asks for.
 _STRUCTURAL = re.compile(
@@ -116,13 +118,14 @@ class Reader:
         """Return a list of whole numbers, empty where it is missing.
 
         Raises:
-            InputError: it is none.
+            InputError: it is none, or longer than layers are many.
         """
         value = self.get(key)
         if value is None:
             return ()
-        if not isinstance(value, list) or any(type(each) is not int for each in value):
-            raise refused(key, value, "a list of whole numbers")
+        listed = isinstance(value, list) and len(value) <= MAX_LAYERS
+        if not listed or any(type(each) is not int for each in value):
+            raise refused(key, value, f"a list of at most {MAX_LAYERS} whole numbers")
         return tuple(value)
 
     def each_layer(self, key: str, layers: int) -> tuple[str, ...] | None:
@@ -148,9 +151,9 @@ class Reader:
         """Refuse keys that sound as if they changed what a step reads, and that nobody asked for.
 
         Raises:
-            InputError: with all of them.
+            InputError: with the first of them.
         """
-        unknown = [
+        unknown: list[Problem | str] = [
             Problem(
                 f"changes what a step of {name!r} may read, and is not modelled",
                 file="config.json",
@@ -166,7 +169,8 @@ class Reader:
             and not key.endswith(("_token_id", "_token_index", "_loss_coef"))
         ]
         if unknown:
-            raise InputError(*unknown)
+            more = len(unknown) - _TOLD
+            raise InputError(*unknown[:_TOLD], *([f"and {more} more keys"] if more > 0 else []))
 
 
 def refused(key: str, value: JsonValue, expected: str) -> InputError:

@@ -7,11 +7,13 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeAlias
 
 from tokenwatt_site.errors import InputError, Problem
 from tokenwatt_site.model_shape.document import DTYPE_BITS, Tensor
 from tokenwatt_site.model_shape.quantization import Storage
+from tokenwatt_site.model_shape.schemes import Scheme
 from tokenwatt_site.model_shape.weights import Decoder, Part, Place, place, short_name
 
 Where: TypeAlias = tuple[Part, int | None]
@@ -64,9 +66,13 @@ def stored(decoder: Decoder, storage: Storage, tensors: tuple[Tensor, ...]) -> S
             a part with another number of parameters; with the part and both numbers.
     """
     sums = Sums()
-    for tensor, name in _of_the_decoder(decoder, tensors):
-        where = place(name)
-        if where is None:
+    packed, most = set[str](), len(decoder.weights)
+    for tensor, role in _of_the_decoder(decoder, storage, tensors):
+        where = role.place
+        if tensor.dtype in _PACKED and not role.beside:
+            packed.add(role.name)
+        # Each packed one is looked up in patterns, which is slow: no more than there are weights.
+        if where is None or len(packed) > most:
             raise InputError(
                 Problem(
                     "has no place in this model",
@@ -77,7 +83,7 @@ def stored(decoder: Decoder, storage: Storage, tensors: tuple[Tensor, ...]) -> S
             )
         if decoder.tied and where.part == "embedding":
             where = Place("head")  # one matrix, read as the head
-        sums.add(where, _parameters(tensor, name, storage), tensor.bytes)
+        sums.add(where, _parameters(tensor, role), tensor.bytes)
     _compare(sums.parameters, implied(decoder, storage).parameters)
     return sums
 
@@ -89,7 +95,8 @@ _BESIDE = re.compile(
     r"|(?:weight|input)_global_scale|pre_quant_scale)$"
 )
 _MATRIX = re.compile(r"(?:\.(?:weight|weight_packed|qweight)|_blocks|_packed)$")
-_EXPERT = re.compile(r"\bexperts\.\d+\.")
+_EXPERT = re.compile(r"\bexperts\.\d+\.")  # all experts of a layer are stored alike
+_PACKED = frozenset({"U8", "I32", "U32", "I64", "U64"})
 # Kept beside the decoder, or computed anew at start.
 _TOWERS = frozenset(
     {
@@ -111,24 +118,50 @@ def is_left_out(name: str, decoder: Decoder) -> bool:
     return layer is not None and len(decoder.layers) <= layer < last
 
 
-def _of_the_decoder(decoder: Decoder, tensors: tuple[Tensor, ...]) -> Iterator[tuple[Tensor, str]]:
-    """Yield the tensors that a step may read, each with its short name."""
-    named = [(t, short_name(t.name)) for t in tensors if not is_left_out(t.name, decoder)]
-    embedded = any(place(name) == Place("embedding") for _, name in named)
-    for tensor, name in named:
-        copy = decoder.tied and embedded and place(name) == Place("head")
-        if not copy:
-            yield tensor, name
+@dataclass(frozen=True)
+class _Role:
+    """What a tensor is in the model, by its name; the same for all experts of a layer."""
+
+    name: str
+    place: Place | None
+    left_out: bool
+    beside: bool
+    storage: Storage
+
+    @cached_property
+    def scheme(self) -> Scheme | None:
+        """How the matrix is quantised, where it is packed."""
+        return self.storage.scheme_of(_MATRIX.sub("", self.name))
 
 
-def _parameters(tensor: Tensor, name: str, storage: Storage) -> int:
-    if _BESIDE.search(name):
+def _of_the_decoder(
+    decoder: Decoder, storage: Storage, tensors: tuple[Tensor, ...]
+) -> Iterator[tuple[Tensor, _Role]]:
+    """Yield the tensors that a step may read, each with its role."""
+    known: dict[str, _Role] = {}
+
+    def role_of(tensor: Tensor) -> _Role:
+        alike = _EXPERT.sub("experts.0.", tensor.name)
+        if alike not in known:
+            name = short_name(alike)
+            left_out, beside = is_left_out(alike, decoder), _BESIDE.search(name) is not None
+            known[alike] = _Role(name, place(name), left_out, beside, storage)
+        return known[alike]
+
+    roles = [(tensor, role_of(tensor)) for tensor in tensors]
+    embedded = any(not r.left_out and r.place == Place("embedding") for r in known.values())
+    for tensor, role in roles:
+        copy = decoder.tied and embedded and role.place == Place("head")
+        if not copy and not role.left_out:
+            yield tensor, role
+
+
+def _parameters(tensor: Tensor, role: _Role) -> int:
+    if role.beside:
         return 0
-    packed = tensor.dtype in {"U8", "I32", "U32", "I64", "U64"}
-    if not packed:
+    if tensor.dtype not in _PACKED:
         return tensor.values
-    scheme = storage.scheme_of(_EXPERT.sub("experts.0.", _MATRIX.sub("", name)))
-    if scheme is None:
+    if role.scheme is None:
         raise InputError(
             Problem(
                 "is packed, and no file says how",
@@ -137,7 +170,7 @@ def _parameters(tensor: Tensor, name: str, storage: Storage) -> int:
                 expected="a quantization that names this module",
             )
         )
-    return tensor.values * DTYPE_BITS[tensor.dtype] // scheme.bits
+    return tensor.values * DTYPE_BITS[tensor.dtype] // role.scheme.bits
 
 
 def _compare(found: Counter[Where], expected: Counter[Where]) -> None:

@@ -1,30 +1,35 @@
-"""What no instrument can have read: of check 10 of `trust.verify`, power and counters. Pure."""
+"""What no instrument can have read: of check 9 of `trust.verify`, power and counters. Pure."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from types import MappingProxyType
 
+from tokenwatt_site import accelerators
 from tokenwatt_site.engine_log import EngineLog
 from tokenwatt_site.errors import InputError, Problem
-from tokenwatt_site.idle import IdleSpan
+from tokenwatt_site.idle import MIN_IDLE_S, IdleSpan
 from tokenwatt_site.journal import Entry
-from tokenwatt_site.power_log import PowerLog
+from tokenwatt_site.power_log import LIMIT_WITHIN_W, PowerLog
 from tokenwatt_site.run import Run
-from tokenwatt_site.spec import SCOPES
+from tokenwatt_site.spec import GPU_SCOPES, SCOPES, Accelerator
 from tokenwatt_site.trials import Evidence, Trial
 from tokenwatt_site.trust.difference import expect_equal
 
 _BOARD_MW = 10_000_000
 _HOST_MW = 1_000_000_000
+_MOST = 1 << 53
+_DRAM_PPM = 10_000_000
 _BOUNDS: Mapping[str, tuple[int, int]] = MappingProxyType(
     {
-        "energy_mj": (0, 1 << 53),
-        "dram_ppm": (0, 10_000_000),
+        "energy_mj": (0, _MOST),
+        "dram_ppm": (0, _DRAM_PPM),
         "sm_mhz": (0, 100_000),
         "memory_mhz": (0, 100_000),
-        "reasons": (0, 1 << 53),
+        "reasons": (0, _MOST),
         "celsius": (-100, 200),
     }
 )
@@ -36,11 +41,14 @@ _COUNTERS = ("steps", "prompt_tokens", "output_tokens", "read_mb")
 def check_power(run: Run, evidence: Evidence) -> None:
     """Check that power was read from the source and all the boards that the run names.
 
-    What was read beside it is of instruments that the spec asks for, at most one log for each.
+    Boards are of the model and the limit that the setup declares, as `measure` asks before any
+    load. What was read beside it is of instruments that the spec asks for, at most one log for
+    each. In a complete run a log is there of each that the journal does not excuse, and of no
+    other; so nobody leaves out what displeases.
 
     Raises:
-        InputError: another sensor, scope or board than named, a board too few or too many, or a
-            log that no instrument can have left; see `check_log`.
+        InputError: another sensor, scope, period or board than named, a board too few or too many,
+            a log too few or too many, or one that no instrument can have left; see `check_log`.
     """
     log, setup = evidence.power, run.spec.setup
     boards = [board.uuid for board in log.boards] if log else []
@@ -49,23 +57,60 @@ def check_power(run: Run, evidence: Evidence) -> None:
         expect_equal("setup.power.sensor", setup.power.sensor, log.sensor)
         expect_equal("setup.power.scope", setup.power.scope, log.scope)
         check_log("power", log)
-        if log.scope in {"gpu", "module"}:
+        if log.scope in GPU_SCOPES:
             what = "is not one of each board of setup.accelerator.count"
             expect_equal("conditions.board_uuids", len(boards), setup.accelerator.count, what)
-    asked = [i.sensor for i in run.spec.instruments if i.sensor != setup.power.sensor]
+            _check_boards(setup.accelerator, log)
     for number, beside in enumerate(evidence.beside, start=1):
-        field = f"power-beside-{number}"
-        if beside.sensor not in asked:
-            raise InputError(
-                Problem(
-                    "is of an instrument that the spec does not ask for",
-                    field=f"evidence.{field}",
-                    found=beside.sensor,
-                    expected=" or ".join(sorted(set(asked))) or "none",
-                )
+        check_log(f"power-beside-{number}", beside)
+    # The session reads once a second, and never more often: see `spec.PowerSource`.
+    period_ns = round(1e9 / (setup.power.rate_hz or 1))
+    for field, each in enumerate([log, *evidence.beside]):
+        if each is not None:
+            place = f"evidence.power-beside-{field}" if field else "evidence.power"
+            what = "is not that of setup.power.rate_hz"
+            expect_equal(f"{place}.period_ns", each.period_ns, period_ns, what)
+    _check_none_is_left_out(run, evidence)
+
+
+def _check_boards(declared: Accelerator, log: PowerLog) -> None:
+    for number, board in enumerate(log.boards):
+        field = f"evidence.power.boards.{number}"
+        if not accelerators.is_model(declared.model, board.name):
+            what = "is not the model of setup.accelerator"
+            expect_equal(f"{field}.name", board.name, declared.model, what)
+        limit_w = declared.power_limit_w
+        if board.limit_mw is None or isinstance(limit_w, str):
+            continue
+        if abs(board.limit_mw / 1000 - limit_w) > LIMIT_WITHIN_W:
+            what = "is not the limit of setup.accelerator"
+            expect_equal(f"{field}.limit_mw", board.limit_mw, round(limit_w * 1000), what)
+
+
+def _check_none_is_left_out(run: Run, evidence: Evidence) -> None:
+    opening, sensor = evidence.journal[0].data, run.spec.setup.power.sensor
+    told = opening.get("instruments") or ()
+    readable: Counter[str] = Counter(
+        item["sensor"] for item in told if item["sensor"] != sensor and not item.get("reason")
+    )
+    found: Counter[str] = Counter(log.sensor for log in evidence.beside)
+    if sensor != "none":
+        readable[sensor] = int(not opening.get("power_reason"))
+        found[sensor] = int(evidence.power is not None)
+    complete = run.status == "complete"
+    if found - readable or (complete and readable - found):
+        raise InputError(
+            Problem(
+                "is not of the instruments that the journal says could be read",
+                field="evidence",
+                found=_named(found),
+                expected=_named(readable),
             )
-        asked.remove(beside.sensor)
-        check_log(field, beside)
+        )
+
+
+def _named(sensors: Counter[str]) -> str:
+    return ", ".join(sorted(sensors.elements())) or "none"
 
 
 def check_log(field: str, log: PowerLog) -> None:
@@ -86,8 +131,8 @@ def check_log(field: str, log: PowerLog) -> None:
     bounds = {**_BOUNDS, "power_mw": (0, highest), "instant_mw": (0, highest)}
     last_ns = dict.fromkeys(range(len(uuids)), 0)
     for position, sample in enumerate(log.samples):
-        if sample.at_ns < last_ns[sample.board]:
-            raise _fault(f"{field}.{position}", "goes back in time")
+        if not last_ns[sample.board] <= sample.at_ns < _MOST:
+            raise _fault(f"{field}.{position}", "goes back in time, or beyond all clocks")
         last_ns[sample.board] = sample.at_ns
         for name, (least, most) in bounds.items():
             value = getattr(sample, name)
@@ -97,16 +142,20 @@ def check_log(field: str, log: PowerLog) -> None:
 
 
 def _check_spans(field: str, log: PowerLog) -> None:
-    for number, span in enumerate(log.spans):
-        read = log.of_board(span.board)
+    end_ns: dict[int, int] = {}
+    for number, span in sorted(enumerate(log.spans), key=lambda each: each[1].start_ns):
+        place, read = f"{field}.spans.{number}", log.of_board(span.board)
         if not read or not read[0].at_ns <= span.start_ns < span.end_ns <= read[-1].at_ns:
-            raise _fault(
-                f"{field}.spans.{number}", "does not lie between the readings of its board"
-            )
+            raise _fault(place, "does not lie between the readings of its board")
+        if span.start_ns < end_ns.get(span.board, 0):
+            raise _fault(place, "overlaps another of its board")
+        if span.ppm > _DRAM_PPM:
+            raise _fault(place, f"is beyond any reading: {span.ppm}")
+        end_ns[span.board] = span.end_ns
 
 
 def check_idle(journal: Sequence[Entry], trials: Sequence[Trial]) -> None:
-    """Check that no idle span overlaps a trial, or another span, and that time goes on.
+    """Check that no idle span overlaps a trial, or another span, and is long enough to be read.
 
     Raises:
         InputError: naming the line of the journal.
@@ -116,6 +165,11 @@ def check_idle(journal: Sequence[Entry], trials: Sequence[Trial]) -> None:
             raise _fault(
                 f"journal line {after[0].seq} ({after[0].event})",
                 f"begins before what line {before[0].seq} ({before[0].event}) tells of had ended",
+            )
+    for line, start_ns, end_ns in _moments(journal, trials):
+        if line.event == "idle" and end_ns - start_ns < MIN_IDLE_S * 10**9:
+            raise _fault(
+                f"journal line {line.seq} (idle)", f"is shorter than {MIN_IDLE_S} s of readings"
             )
 
 
@@ -127,18 +181,20 @@ def check_engine(journal: Sequence[Entry], trials: Sequence[Trial], log: EngineL
     """
     if log is None:
         return
-    launches = list(_launches(journal, trials))
+    launches = sorted(_launches(journal, trials))
+    starts = [start for start, _ in launches]
     for position, (before, after) in enumerate(pairwise(log.samples), start=1):
         field = f"engine.{position}"
-        if after.at_ns < before.at_ns:
-            raise _fault(field, "goes back in time")
-        one = any(start <= before.at_ns and after.at_ns <= end for start, end in launches)
+        if not before.at_ns <= after.at_ns < _MOST:
+            raise _fault(field, "goes back in time, or beyond all clocks")
+        launched = bisect_right(starts, before.at_ns)
+        one = launched > 0 and after.at_ns <= launches[launched - 1][1]
         for name in _COUNTERS:
             was, now = getattr(before, name), getattr(after, name)
             if one and was is not None and now is not None and now < was:
                 raise _fault(f"{field}.{name}", f"runs backwards in one launch: {now} after {was}")
     for position, sample in enumerate(log.samples):
-        for name in (*_COUNTERS, "running", "waiting", "kv_ppm"):
+        for name in ("at_ns", *_COUNTERS, "running", "waiting", "kv_ppm"):
             if (getattr(sample, name) or 0) < 0:
                 raise _fault(f"engine.{position}.{name}", "is negative")
 

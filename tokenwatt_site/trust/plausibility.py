@@ -1,4 +1,4 @@
-"""What cannot have happened: of check 10 of `trust.verify`, dates, trials and requests. Pure."""
+"""What cannot have happened: of check 9 of `trust.verify`, dates, trials and requests. Pure."""
 
 from __future__ import annotations
 

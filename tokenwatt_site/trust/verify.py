@@ -20,12 +20,12 @@
     it could be read; and what the run says of engine, stamps, read-back and that test stands there.
  8. Requests: each trial offered the rows that the workload draws, when due, none left out, none
     of a trial that the journal does not name.
- 9. Recomputation: `claims.derive` comes to the file's numbers, |a - b| <= 5e-7 max(|a|, |b|).
-10. Plausibility: no request that ends before it starts or is called complete and is not; no trial
+ 9. Plausibility: no request that ends before it starts or is called complete and is not; no trial
     that begins before the one before it ended; power from the source and all the boards that are
     named, in order of time and within what can be read; other readings only of instruments that the
     spec asks for; no span without load that overlaps a trial; no engine's counter that runs
     backwards in one launch; dates that are those of the journal.
+10. Recomputation: `claims.derive` comes to the file's numbers, |a - b| <= 5e-7 max(|a|, |b|).
 
 Each refusal is a VerificationError that carries the number, also where what was signed makes our
 own code fail. Not checked, because no file can show it: that the measurement took place. Whoever
@@ -277,17 +277,17 @@ def _verified(path: Path, document: JsonValue, keyring: Keyring) -> ValidatedRun
     # (8) requests
     with _check(8, path):
         trials = read_trials(run.spec, evidence)
-    # (9) recomputation
+    # (9) plausibility, before the work that the evidence asks for
     with _check(9, path):
-        claims = _recomputed(run, evidence)
-    # (10) plausibility
-    with _check(10, path):
         check_dates(run, journal, datetime.now(UTC))
         check_requests(evidence.requests)
         check_epochs(trials)
         check_idle(journal, trials)
         check_power(run, evidence)
         check_engine(journal, trials, evidence.engine)
+    # (10) recomputation
+    with _check(10, path):
+        claims = _recomputed(run, evidence)
     signer = keyring.name_of(signed.keyid)
     return ValidatedRun(
         path=path,
