@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from tests.measure.stub_engine import StubEngine, serving
 from tests.support.clock import VirtualClock
 from tests.support.runs import small_spec
+from tokenwatt_site.energy import window_energy
 from tokenwatt_site.engine_log import EngineSample
 from tokenwatt_site.errors import EngineError
 from tokenwatt_site.measure import instruments as module
@@ -123,6 +125,22 @@ def test_the_engine_is_idle_once_its_counters_say_so_and_a_second_is_forgotten()
     assert log.names["steps"] == "llamacpp:n_decode_total"
     assert [(s.steps, s.running) for s in log.samples[3:6]] == [(3, 1), (4, 0), (5, 0)]
     assert [s.at_ns for s in log.samples[:3]] == [0, S, 2 * S]
+
+
+def test_watts_that_are_the_mean_of_a_second_enclose_an_idle_time_after_which_all_ends() -> None:
+    clock = VirtualClock()
+    board = meter("GPU-a")
+    board.averaging_ns = S
+    instruments = Instruments(spec(), opened(board), None, clock)
+    with instruments.running(never):
+        clock.pause(2)
+        span = instruments.idle()
+
+    log = instruments.recorded().power
+    assert log is not None
+    assert span is not None
+    by_watts = replace(log, samples=tuple(replace(s, energy_mj=None) for s in log.samples))
+    assert window_energy(by_watts, *span, max_gap_ns=3 * S).energy_mj == pytest.approx(1e6)
 
 
 def test_an_engine_that_never_rests_has_no_idle_time() -> None:

@@ -28,6 +28,10 @@ SETTLE_S = 2
 IDLE_S = 10
 """How long an idle engine is read; longer where meters are read less than once in 5 s."""
 
+OUTLAST_S = 1
+"""From the end of the idle time to the next step, which may be the last reading: watts that are the
+mean of a second count for its middle, so that a reading at the very end would not enclose it."""
+
 REST_S = 30
 """How long the engine may work on what nobody waits for any more, before it counts as idle."""
 
@@ -187,7 +191,9 @@ class Instruments:
         self._clock.pause(SETTLE_S)
         start_ns = self._clock.now_ns()
         self._clock.pause(max(IDLE_S, 2 * self.period_ns / 1e9))
-        return start_ns, self._clock.now_ns()
+        end_ns = self._clock.now_ns()
+        self._clock.pause(OUTLAST_S)
+        return start_ns, end_ns
 
     def recorded(self) -> Recorded:
         """Return what was read so far."""
