@@ -158,10 +158,46 @@ def test_a_name_that_no_board_has_is_refused_and_all_is_closed(machine: Any) -> 
     one, packages = meter("GPU-1"), meter("package-0")
     machine(node_1=one, rapl=packages)
 
-    with pytest.raises(UsageError, match=r"--gpus: names no board.*GPU-7.*expected GPU-1"):
+    with pytest.raises(UsageError, match=r"--gpus: names no board.*GPU-7.*expected one of GPU-1"):
         open_meters(spec("dcgm", "gpu", NODE_1, RAPL), Boards(named=("GPU-7",)))
     assert one.closed
     assert packages.closed
+
+
+def test_a_name_that_several_boards_of_exporters_have_is_refused(machine: Any) -> None:
+    machine(node_1=meter("GPU-1a", "GPU-2b"), node_2=(two := meter("GPU-1c")))
+
+    with pytest.raises(UsageError, match="fits several boards.*GPU-1.*one of GPU-1a, GPU-1c"):
+        open_meters(spec("dcgm", "gpu", NODE_1, NODE_2), Boards(named=("GPU-1",)))
+    assert two.closed
+
+
+NVIDIA_SMI = """\
+nvidia_smi_gpu_info{driver_version="595.91.07",name="NVIDIA H200",uuid="1a"} 1
+nvidia_smi_power_draw_watts{uuid="1a"} 300
+nvidia_smi_power_draw_watts{uuid="2b"} 301
+"""
+
+
+def test_boards_of_an_exporter_that_asks_nvidia_smi_are_of_the_sensor_nvml() -> None:
+    node = StubEngine(get={"/metrics": (200, {}, NVIDIA_SMI.encode())})
+    with serving(node) as url:
+        at = {"url": f"{url}/metrics"}
+        opened = open_meters(
+            spec("nvml", "gpu", {"sensor": "nvml"} | at), Boards(named=("GPU-2b",), final=True)
+        )
+        wrong = open_meters(spec("dcgm", "gpu", {"sensor": "dcgm"} | at), Boards(final=True))
+
+    (meter,) = opened.primary
+    assert (meter.sensor, [board.uuid for board in meter.boards()]) == ("nvml", ["GPU-2b"])
+    assert wrong.primary == ()
+    assert "nvidia_gpu_exporter answers" in str(wrong.reason)
+    assert "Write sensor: nvml beside its url" in str(wrong.reason)
+
+
+def test_a_reason_ends_without_a_point_as_it_stands_within_sentences(machine: Any) -> None:
+    machine(nvml="no board. Look for one.")
+    assert open_meters(spec("nvml", "gpu"), Boards()).reason == "no board. Look for one"
 
 
 def test_a_password_that_is_not_set_is_said_before_anything_is_begun(

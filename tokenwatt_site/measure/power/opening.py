@@ -128,7 +128,9 @@ def open_meters(spec: Spec, boards: Boards) -> OpenedMeters:
                 meters[number] = opened
                 closing.callback(opened.close)
         primary = tuple(meters.pop(number) for number in own if number in meters)
-        if boards.named and sensor != "nvml" and spec.setup.power.scope in GPU_SCOPES:
+        # NVML finds its own: it knows shares of boards and the engine's processes too.
+        local = any(item.sensor == "nvml" and item.url is None for item in own.values())
+        if boards.named and spec.setup.power.scope in GPU_SCOPES and not local:
             primary = _only_named(primary, boards.named)
         closing.pop_all()
     missing = [_told(own[number], reason) for number, reason in reasons.items() if number in own]
@@ -154,7 +156,26 @@ def _told(instrument: Instrument, reason: str) -> str:
     return f"{instrument.url}: {reason}" if instrument.url else reason
 
 
-def _nvml(_: Instrument, count: int, boards: Boards) -> PowerMeter | str:
+def _exporter(instrument: Instrument) -> PowerMeter:
+    """Open an exporter that asks the sensor of the spec: whose reading it is, is identity."""
+    meter = DcgmMeter(instrument.url or "")
+    if meter.sensor != instrument.sensor:
+        raise EnvironmentProblem(
+            Problem(
+                f"{meter.exporter} answers, and what it tells is of another sensor",
+                field="instruments.sensor",
+                found=f"{meter.sensor} (observed)",
+                expected=f"{instrument.sensor} (declared)",
+                remedy=f"Write sensor: {meter.sensor} beside its url, and in setup.power where it"
+                " carries the published energy",
+            )
+        )
+    return meter
+
+
+def _nvml(instrument: Instrument, count: int, boards: Boards) -> PowerMeter | str:
+    if instrument.url is not None:
+        return _exporter(instrument)
     return open_meter(
         "nvml",
         count,
@@ -175,8 +196,8 @@ def _redfish(instrument: Instrument, _: int, __: Boards) -> PowerMeter:
 _OPENERS: Mapping[str, Callable[[Instrument, int, Boards], PowerMeter | str]] = MappingProxyType(
     {
         "nvml": _nvml,
-        "dcgm": lambda instrument, *_: DcgmMeter(instrument.url or ""),
-        "amd": lambda *_: AmdMeter(),
+        "dcgm": lambda instrument, *_: _exporter(instrument),
+        "amd": lambda instrument, *_: _exporter(instrument) if instrument.url else AmdMeter(),
         "rapl": lambda *_: RaplMeter(),
         "redfish": _redfish,
     }
@@ -187,13 +208,15 @@ _OPENERS: Mapping[str, Callable[[Instrument, int, Boards], PowerMeter | str]] = 
 def _opened(instrument: Instrument, count: int, boards: Boards) -> PowerMeter | str | None:
     """Return the meter, the reason that is published, or None: it can be told later."""
     try:
-        return _OPENERS[instrument.sensor](instrument, count, boards)
+        opened = _OPENERS[instrument.sensor](instrument, count, boards)
     except ReadBackError:
         if boards.final or boards.named:
             raise
         return None
     except EnvironmentProblem as error:
-        return str(error)
+        opened = str(error)
+    # It stands within sentences: a remedy ends with a point of its own.
+    return opened.removesuffix(".") if isinstance(opened, str) else opened
 
 
 class SomeBoards:
@@ -228,17 +251,19 @@ def _only_named(meters: Sequence[PowerMeter], named: Sequence[str]) -> tuple[Pow
     """Leave the boards that are named by their UUID or its beginning; a meter without one closes.
 
     Raises:
-        UsageError: no board has such a name.
+        UsageError: a name fits no board, or several.
     """
     uuids = {board.uuid for meter in meters for board in meter.boards()}
     for name in named:
-        if meters and not any(_is_named(uuid, (name,)) for uuid in uuids):
+        fits = sorted(uuid for uuid in uuids if _is_named(uuid, (name,)))
+        if meters and len(fits) != 1:
+            what = "fits several boards" if fits else "names no board"
             raise UsageError(
                 Problem(
-                    "names no board of the instruments",
+                    f"{what} of the instruments",
                     field="--gpus",
                     found=name,
-                    expected=", ".join(sorted(uuids)),
+                    expected=f"one of {', '.join(fits or sorted(uuids))}",
                 )
             )
     kept: list[PowerMeter] = []
