@@ -203,9 +203,9 @@ class Instrument(Model):
     """Where an instrument is asked. Not identity.
 
     Those of `setup.power.sensor` make the published energy; any other is read beside it and shown
-    apart. `url` is that of an exporter's metrics or of a Redfish chassis; without it `nvml`, `amd` and
-    `rapl` are this machine's own. The variables name what holds user and password, which are in no
-    file.
+    apart. `url` is that of an exporter's metrics or of a Redfish chassis; without it `nvml`, `amd`
+    and `rapl` are this machine's own. The variables name what holds user and password, which are in
+    no file.
     """
 
     sensor: Literal["nvml", "dcgm", "amd", "rapl", "redfish"]

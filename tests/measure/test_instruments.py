@@ -143,6 +143,18 @@ def test_watts_that_are_the_mean_of_a_second_enclose_an_idle_time_after_which_al
     assert window_energy(by_watts, *span, max_gap_ns=3 * S).energy_mj == pytest.approx(1e6)
 
 
+def test_what_meters_did_not_take_is_told_with_their_names() -> None:
+    one, two, beside = meter("GPU-a"), meter("GPU-b"), meter("GPU-c")
+    two.notes, beside.notes = ("0 W is no reading",), ("no counter", "no watts")
+    instruments = Instruments(spec(), opened(one, two, beside=((3, beside),)), None, VirtualClock())
+    assert instruments.notes == [
+        "dcgm, node 2: 0 W is no reading",
+        "instrument 3, dcgm: no counter",
+        "instrument 3, dcgm: no watts",
+    ]
+    instruments.close()
+
+
 def test_an_engine_that_never_rests_has_no_idle_time() -> None:
     clock = VirtualClock()
     source = counting(lambda: llama_cpp(1, running=1))

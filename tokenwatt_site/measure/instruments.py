@@ -19,8 +19,9 @@ from tokenwatt_site.spec import Spec
 FIRST_READING_S = 15.0
 """How long a launch waits for the first reading of every instrument."""
 
-LAST_READING_S = 15.0
-"""How long it waits for the last ones; what hangs then has ended its log before."""
+LAST_READING_S = 25.0
+"""How long it waits for the last ones; what hangs then has ended its log before. A management
+controller may take 10 s for a reading, and one may be under way."""
 
 SETTLE_S = 2
 """From the last request to the idle time: watts that are the mean of a second have forgotten it."""
@@ -120,15 +121,22 @@ class Instruments:
         self._beside = tuple((n, PowerSource(meter)) for n, meter in meters.beside)
         self._engine, self._clock = engine, clock
         self._meters, self._started = meters, False
-        named: list[tuple[str, PowerSource]] = [
+        self._named: list[tuple[str, PowerSource]] = [
             (s.meter.sensor if n == 1 else f"{s.meter.sensor}, node {n}", s)
             for n, s in enumerate(self._own, 1)
         ]
-        named += [(f"instrument {n}, {s.meter.sensor}", s) for n, s in self._beside]
-        self._samplers = [Sampler(source, self.period_ns, clock, name) for name, source in named]
+        self._named += [(f"instrument {n}, {s.meter.sensor}", s) for n, s in self._beside]
+        self._samplers = [
+            Sampler(source, self.period_ns, clock, name) for name, source in self._named
+        ]
         if engine is not None:
             period_ns = round(1e9 / MAX_RATE_HZ)
             self._samplers.append(Sampler(engine, period_ns, clock, "the engine's counters"))
+
+    @property
+    def notes(self) -> list[str]:
+        """What the meters did not take so far, and why."""
+        return [f"{name}: {note}" for name, source in self._named for note in source.meter.notes]
 
     @property
     def has_power(self) -> bool:

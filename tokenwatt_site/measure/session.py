@@ -148,7 +148,9 @@ class _Session:
                     self._idle(launched, "before")
                     self._search(launched)
                     self._idle(launched, "after")
-                self._journal.append("repeat_end", repeat=repeat, hung=hung)
+                self._journal.append(
+                    "repeat_end", repeat=repeat, hung=hung, notes=instruments.notes
+                )
                 if spec.endpoint.start == "attach" and repeat < spec.protocol.repeats:
                     self._ask_for_restart(repeat)
         except KeyboardInterrupt:

@@ -167,9 +167,24 @@ def test_a_name_that_no_board_has_is_refused_and_all_is_closed(machine: Any) -> 
 def test_a_name_that_several_boards_of_exporters_have_is_refused(machine: Any) -> None:
     machine(node_1=meter("GPU-1a", "GPU-2b"), node_2=(two := meter("GPU-1c")))
 
-    with pytest.raises(UsageError, match="fits several boards.*GPU-1.*one of GPU-1a, GPU-1c"):
+    with pytest.raises(UsageError, match=r"fits several boards.*GPU-1.*one of GPU-1a, GPU-1c"):
         open_meters(spec("dcgm", "gpu", NODE_1, NODE_2), Boards(named=("GPU-1",)))
     assert two.closed
+
+
+def test_b2_boards_of_two_nodes_whose_uuids_are_masked_are_no_power(machine: Any) -> None:
+    masked = "GPU-00000000-0000-0000-0000-000000000000"
+    one, two = meter(masked), meter(masked)
+    machine(node_1=one, node_2=two)
+
+    opened = open_meters(spec("dcgm", "gpu", NODE_1, NODE_2), Boards())
+
+    assert opened.primary == ()
+    assert "cannot be told apart: their UUIDs are masked" in str(opened.reason)
+    assert one.closed
+    assert two.closed
+    alone = open_meters(spec("dcgm", "gpu", NODE_1), Boards())
+    assert alone.reason is None
 
 
 NVIDIA_SMI = """\

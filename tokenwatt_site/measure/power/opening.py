@@ -6,6 +6,7 @@ are read whole or not at all: where one of several nodes is missing, the sum wou
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -15,6 +16,7 @@ from tokenwatt_site.errors import EnvironmentProblem, Problem, ReadBackError, Us
 from tokenwatt_site.measure.credential import Login
 from tokenwatt_site.measure.power.amd import AmdMeter
 from tokenwatt_site.measure.power.dcgm import DcgmMeter
+from tokenwatt_site.measure.power.exporters import is_masked
 from tokenwatt_site.measure.power.meter import PowerMeter
 from tokenwatt_site.measure.power.nvml import open_meter
 from tokenwatt_site.measure.power.rapl import RaplMeter
@@ -134,6 +136,8 @@ def open_meters(spec: Spec, boards: Boards) -> OpenedMeters:
             primary = _only_named(primary, boards.named)
         closing.pop_all()
     missing = [_told(own[number], reason) for number, reason in reasons.items() if number in own]
+    if not missing and _told_twice(primary):
+        missing = ["boards of several exporters cannot be told apart: their UUIDs are masked"]
     if missing:
         for meter in primary:
             meter.close()
@@ -236,6 +240,10 @@ class SomeBoards:
     def boards(self) -> tuple[Board, ...]:
         return self._boards
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return self._meter.notes
+
     def read(self, now_ns: Callable[[], int]) -> tuple[PowerSample, ...]:
         return tuple(
             replace(sample, board=self._place[sample.board])
@@ -275,6 +283,14 @@ def _only_named(meters: Sequence[PowerMeter], named: Sequence[str]) -> tuple[Pow
         else:
             kept.append(SomeBoards(meter, dict.fromkeys(places, "by name")))
     return tuple(kept)
+
+
+def _told_twice(meters: Sequence[PowerMeter]) -> bool:
+    """Tell whether two meters have boards of one masked UUID: the same ones, or others?"""
+    masked = Counter(
+        uuid for one in meters for uuid in {board.uuid for board in one.boards()} if is_masked(uuid)
+    )
+    return any(times > 1 for times in masked.values())
 
 
 def _as_primary(meter: PowerMeter, primary: Sequence[PowerMeter]) -> PowerMeter:
