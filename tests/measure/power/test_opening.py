@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -185,6 +186,21 @@ def test_b2_boards_of_two_nodes_whose_uuids_are_masked_are_no_power(machine: Any
     assert two.closed
     alone = open_meters(spec("dcgm", "gpu", NODE_1), Boards())
     assert alone.reason is None
+
+
+def test_an_instrument_that_hangs_when_it_is_opened_is_not_waited_for(
+    machine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "OPENING_S", 0.01)
+    machine(rapl=(packages := meter("package-0")))
+    released = threading.Event()
+    opening._OPENERS["nvml"] = lambda *_: str(released.wait(60))  # type: ignore[index]
+
+    opened = open_meters(spec("nvml", "gpu", RAPL), Boards(final=True))
+    released.set()
+
+    assert opened.reason == "it does not answer within 0.01 s"
+    assert opened.beside == ((1, packages),)
 
 
 NVIDIA_SMI = """\

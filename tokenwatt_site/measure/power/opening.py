@@ -6,10 +6,13 @@ are read whole or not at all: where one of several nodes is missing, the sum wou
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
+from queue import Empty, SimpleQueue
 from types import MappingProxyType
 
 from tokenwatt_site.errors import EnvironmentProblem, Problem, ReadBackError, UsageError
@@ -23,6 +26,10 @@ from tokenwatt_site.measure.power.rapl import RaplMeter
 from tokenwatt_site.measure.power.redfish import RedfishMeter
 from tokenwatt_site.power_log import Board, PowerSample
 from tokenwatt_site.spec import GPU_SCOPES, Instrument, Spec
+
+OPENING_S = 60.0
+"""How long an instrument may take to open: a driver may hang for good where a board is broken, and
+a management controller may be asked four times, each for 10 s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +219,7 @@ _OPENERS: Mapping[str, Callable[[Instrument, int, Boards], PowerMeter | str]] = 
 def _opened(instrument: Instrument, count: int, boards: Boards) -> PowerMeter | str | None:
     """Return the meter, the reason that is published, or None: it can be told later."""
     try:
-        opened = _OPENERS[instrument.sensor](instrument, count, boards)
+        opened = _in_time(partial(_OPENERS[instrument.sensor], instrument, count, boards))
     except ReadBackError:
         if boards.final or boards.named:
             raise
@@ -221,6 +228,26 @@ def _opened(instrument: Instrument, count: int, boards: Boards) -> PowerMeter | 
         opened = str(error)
     # It stands within sentences: a remedy ends with a point of its own.
     return opened.removesuffix(".") if isinstance(opened, str) else opened
+
+
+def _in_time(opener: Callable[[], PowerMeter | str]) -> PowerMeter | str:
+    """Return what `opener` gives, or the reason that it hangs; its thread is then left behind."""
+    answers: SimpleQueue[PowerMeter | str | BaseException] = SimpleQueue()
+
+    def answer() -> None:
+        try:
+            answers.put(opener())
+        except BaseException as error:  # noqa: BLE001  # raised again below
+            answers.put(error)
+
+    threading.Thread(target=answer, name="opens an instrument", daemon=True).start()
+    try:
+        opened = answers.get(timeout=OPENING_S)
+    except Empty:
+        return f"it does not answer within {OPENING_S:g} s"
+    if isinstance(opened, BaseException):
+        raise opened
+    return opened
 
 
 class SomeBoards:
