@@ -217,13 +217,13 @@ def test_boards_of_an_exporter_that_asks_nvidia_smi_are_of_the_sensor_nvml() -> 
         opened = open_meters(
             spec("nvml", "gpu", {"sensor": "nvml"} | at), Boards(named=("GPU-2b",), final=True)
         )
-        wrong = open_meters(spec("dcgm", "gpu", {"sensor": "dcgm"} | at), Boards(final=True))
+        with pytest.raises(ReadBackError) as caught:
+            open_meters(spec("dcgm", "gpu", {"sensor": "dcgm"} | at), Boards(final=True))
 
     (meter,) = opened.primary
     assert (meter.sensor, [board.uuid for board in meter.boards()]) == ("nvml", ["GPU-2b"])
-    assert wrong.primary == ()
-    assert "nvidia_gpu_exporter answers" in str(wrong.reason)
-    assert "Write sensor: nvml beside its url" in str(wrong.reason)
+    assert "is not what nvidia_gpu_exporter asks" in str(caught.value)
+    assert "Write sensor: nvml beside its url" in str(caught.value)
 
 
 def test_a_reason_ends_without_a_point_as_it_stands_within_sentences(machine: Any) -> None:

@@ -119,7 +119,8 @@ def open_meters(spec: Spec, boards: Boards) -> OpenedMeters:
 
     Raises:
         UsageError: the variable of a user or password is not set, or a named board is not there.
-        ReadBackError: the boards of the engine cannot be told from others.
+        ReadBackError: the boards of the engine cannot be told from others, or an exporter asks
+            another sensor than the spec names.
     """
     sensor = spec.setup.power.sensor
     listed = dict(enumerate(spec.instruments, 1))
@@ -168,17 +169,21 @@ def _told(instrument: Instrument, reason: str) -> str:
 
 
 def _exporter(instrument: Instrument) -> PowerMeter:
-    """Open an exporter that asks the sensor of the spec: whose reading it is, is identity."""
+    """Open an exporter.
+
+    Raises:
+        ReadBackError: it asks another sensor than the spec names, which is identity.
+    """
     meter = DcgmMeter(instrument.url or "")
     if meter.sensor != instrument.sensor:
-        raise EnvironmentProblem(
+        raise ReadBackError(
             Problem(
-                f"{meter.exporter} answers, and what it tells is of another sensor",
+                f"is not what {meter.exporter} asks, which answers at {instrument.url}",
                 field="instruments.sensor",
                 found=f"{meter.sensor} (observed)",
                 expected=f"{instrument.sensor} (declared)",
                 remedy=f"Write sensor: {meter.sensor} beside its url, and in setup.power where it"
-                " carries the published energy",
+                " carries the published energy.",
             )
         )
     return meter
