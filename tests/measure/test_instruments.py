@@ -143,6 +143,24 @@ def test_watts_that_are_the_mean_of_a_second_enclose_an_idle_time_after_which_al
     assert window_energy(by_watts, *span, max_gap_ns=3 * S).energy_mj == pytest.approx(1e6)
 
 
+def test_counters_that_fall_are_an_engine_that_started_anew_and_end_the_log() -> None:
+    clock = VirtualClock()
+
+    def ask() -> bytes:
+        return llama_cpp([7, 8, 9, 0, 12, 13][clock.now_ns() // S], running=0)
+
+    instruments = Instruments(spec(), opened(), counting(ask), clock)
+    with instruments.running(never):
+        clock.pause(2.5)
+        assert not instruments.restarted()
+        clock.pause(2.5)
+        assert instruments.restarted()
+
+    log = instruments.recorded().engine
+    assert log is not None
+    assert [sample.steps for sample in log.samples] == [7, 8, 9]
+
+
 def test_what_meters_did_not_take_is_told_with_their_names() -> None:
     one, two, beside = meter("GPU-a"), meter("GPU-b"), meter("GPU-c")
     two.notes, beside.notes = ("0 W is no reading",), ("no counter", "no watts")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
-from tokenwatt_site.engine_log import EngineLog, EngineSample
+from tokenwatt_site.engine_log import COUNTERS, EngineLog, EngineSample
 from tokenwatt_site.errors import EngineError
 from tokenwatt_site.measure.clock import Clock
 from tokenwatt_site.measure.control import request
@@ -43,13 +43,19 @@ class EngineSource:
     """The engine's /metrics as a source.
 
     Its text is kept as it comes and parsed between trials: parsing takes milliseconds of the
-    interpreter, for which the client would have to wait.
+    interpreter, for which the client would have to wait. A counter that falls is an engine that
+    started anew: the log of a launch ends before.
+
+    Attributes:
+        restarted: whether that was seen, in what was parsed so far.
     """
 
     def __init__(self, ask: Callable[[], bytes], counters: Counters) -> None:
         self._ask, self._counters = ask, counters
         self._unread: list[tuple[int, bytes | None]] = []
         self._samples: list[EngineSample] = []
+        self._highest: dict[str, int] = {}
+        self.restarted = False
 
     def read(self, now_ns: Callable[[], int]) -> None:
         asked_ns = now_ns()
@@ -71,9 +77,19 @@ class EngineSource:
         """Return all that was read so far."""
         while self._unread:
             at_ns, text = self._unread.pop(0)
-            self._samples.append(self._counters.read(text, at_ns))
+            sample = self._counters.read(text, at_ns)
+            self.restarted = self.restarted or self._fell(sample)
+            if not self.restarted:
+                self._samples.append(sample)
         names = {str(column): name for column, name in self._counters.names.items()}
         return EngineLog(names, tuple(self._samples))
+
+    def _fell(self, sample: EngineSample) -> bool:
+        told = {name: getattr(sample, name) for name in COUNTERS}
+        known = {name: value for name, value in told.items() if value is not None}
+        fell = any(value < self._highest.get(name, 0) for name, value in known.items())
+        self._highest |= known
+        return fell
 
 
 def engine_source(url: str, api_key_variable: str | None) -> EngineSource | None:
@@ -187,6 +203,13 @@ class Instruments:
         """Tell whether the engine's counters said at last that it has requests."""
         samples = self._engine.log().samples if self._engine is not None else ()
         return bool(samples and (samples[-1].running or samples[-1].waiting))
+
+    def restarted(self) -> bool:
+        """Tell whether the engine's counters showed that it was started again in this launch."""
+        if self._engine is None:
+            return False
+        self._engine.log()
+        return self._engine.restarted
 
     def idle(self) -> tuple[int, int] | None:
         """Wait for the engine to rest, then read it so; return when it did, None: it does not."""

@@ -2,35 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from types import MappingProxyType
 
-from tokenwatt_site.engine_log import EngineLog
+from tokenwatt_site.engine_log import COUNTERS, EngineLog
 from tokenwatt_site.errors import InputError, Problem
 from tokenwatt_site.idle import IdleSpan
 from tokenwatt_site.journal import Entry
-from tokenwatt_site.power_log import PowerLog
+from tokenwatt_site.power_log import PowerLog, impossible
 from tokenwatt_site.run import Run
 from tokenwatt_site.spec import SCOPES
 from tokenwatt_site.trials import Evidence, Trial
 from tokenwatt_site.trust.difference import expect_equal
-
-_BOARD_MW = 10_000_000
-_HOST_MW = 1_000_000_000
-_BOUNDS: Mapping[str, tuple[int, int]] = MappingProxyType(
-    {
-        "energy_mj": (0, 1 << 53),
-        "dram_ppm": (0, 10_000_000),
-        "sm_mhz": (0, 100_000),
-        "memory_mhz": (0, 100_000),
-        "reasons": (0, 1 << 53),
-        "celsius": (-100, 200),
-    }
-)
-"""Beyond these no instrument reads. What is odd within them is judged where claims are made."""
-
-_COUNTERS = ("steps", "prompt_tokens", "output_tokens", "read_mb")
 
 
 def check_power(run: Run, evidence: Evidence) -> None:
@@ -82,17 +65,14 @@ def check_log(field: str, log: PowerLog) -> None:
     uuids = [board.uuid for board in log.boards]
     if not uuids or len(set(uuids)) != len(uuids):
         raise _fault(field, f"has {len(uuids)} boards, of which {len(set(uuids))} are different")
-    highest = _HOST_MW if log.scope == "host" else _BOARD_MW
-    bounds = {**_BOUNDS, "power_mw": (0, highest), "instant_mw": (0, highest)}
     last_ns = dict.fromkeys(range(len(uuids)), 0)
     for position, sample in enumerate(log.samples):
         if sample.at_ns < last_ns[sample.board]:
             raise _fault(f"{field}.{position}", "goes back in time")
         last_ns[sample.board] = sample.at_ns
-        for name, (least, most) in bounds.items():
+        for name in impossible(sample, log.scope):
             value = getattr(sample, name)
-            if value is not None and not least <= value <= most:
-                raise _fault(f"{field}.{position}.{name}", f"is beyond any reading: {value}")
+            raise _fault(f"{field}.{position}.{name}", f"is beyond any reading: {value}")
     _check_spans(field, log)
 
 
@@ -133,12 +113,12 @@ def check_engine(journal: Sequence[Entry], trials: Sequence[Trial], log: EngineL
         if after.at_ns < before.at_ns:
             raise _fault(field, "goes back in time")
         one = any(start <= before.at_ns and after.at_ns <= end for start, end in launches)
-        for name in _COUNTERS:
+        for name in COUNTERS:
             was, now = getattr(before, name), getattr(after, name)
             if one and was is not None and now is not None and now < was:
                 raise _fault(f"{field}.{name}", f"runs backwards in one launch: {now} after {was}")
     for position, sample in enumerate(log.samples):
-        for name in (*_COUNTERS, "running", "waiting", "kv_ppm"):
+        for name in (*COUNTERS, "running", "waiting", "kv_ppm"):
             if (getattr(sample, name) or 0) < 0:
                 raise _fault(f"engine.{position}.{name}", "is negative")
 
