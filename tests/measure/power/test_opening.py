@@ -199,7 +199,7 @@ def test_an_instrument_that_hangs_when_it_is_opened_is_not_waited_for(
     opened = open_meters(spec("nvml", "gpu", RAPL), Boards(final=True))
     released.set()
 
-    assert opened.reason == "it does not answer within 0.01 s"
+    assert opened.reason == "nvml does not answer within 0.01 s"
     assert opened.beside == ((1, packages),)
 
 

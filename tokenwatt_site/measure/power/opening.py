@@ -25,7 +25,7 @@ from tokenwatt_site.measure.power.nvml import open_meter
 from tokenwatt_site.measure.power.rapl import RaplMeter
 from tokenwatt_site.measure.power.redfish import RedfishMeter
 from tokenwatt_site.power_log import Board, PowerSample
-from tokenwatt_site.spec import GPU_SCOPES, Instrument, Spec
+from tokenwatt_site.spec import GPU_SCOPES, Instrument, PowerSensor, Spec
 
 OPENING_S = 60.0
 """How long an instrument may take to open: a driver may hang for good where a board is broken, and
@@ -224,7 +224,8 @@ _OPENERS: Mapping[str, Callable[[Instrument, int, Boards], PowerMeter | str]] = 
 def _opened(instrument: Instrument, count: int, boards: Boards) -> PowerMeter | str | None:
     """Return the meter, the reason that is published, or None: it can be told later."""
     try:
-        opened = _in_time(partial(_OPENERS[instrument.sensor], instrument, count, boards))
+        opener = partial(_OPENERS[instrument.sensor], instrument, count, boards)
+        opened = _in_time(opener, instrument.sensor)
     except ReadBackError:
         if boards.final or boards.named:
             raise
@@ -235,7 +236,7 @@ def _opened(instrument: Instrument, count: int, boards: Boards) -> PowerMeter | 
     return opened.removesuffix(".") if isinstance(opened, str) else opened
 
 
-def _in_time(opener: Callable[[], PowerMeter | str]) -> PowerMeter | str:
+def _in_time(opener: Callable[[], PowerMeter | str], sensor: PowerSensor) -> PowerMeter | str:
     """Return what `opener` gives, or the reason that it hangs; its thread is then left behind."""
     answers: SimpleQueue[PowerMeter | str | BaseException] = SimpleQueue()
 
@@ -249,7 +250,7 @@ def _in_time(opener: Callable[[], PowerMeter | str]) -> PowerMeter | str:
     try:
         opened = answers.get(timeout=OPENING_S)
     except Empty:
-        return f"it does not answer within {OPENING_S:g} s"
+        return f"{sensor} does not answer within {OPENING_S:g} s"
     if isinstance(opened, BaseException):
         raise opened
     return opened
