@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,11 @@ from hypothesis import HealthCheck, settings
 from tests.support.nvml.fixtures import nvml_library, scripted  # noqa: F401 - for every test
 
 ROOT = Path(__file__).resolve().parent.parent
+
+# A shell that starts the tests in the background has them ignore Ctrl-C, and the processes that they
+# start too: those that a test ends by SIGINT would never end.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The same examples at every run; `make proof` looks further, from a seed of its own per slice.
 settings.register_profile(

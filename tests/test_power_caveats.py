@@ -118,8 +118,36 @@ def test_gaps_between_readings_are_told_from_two_periods_on() -> None:
     assert "Power between readings" not in said(read)
 
 
-def test_an_exporter_s_own_period_is_told() -> None:
-    assert "When the boards were read" in said(log({}, sensor="dcgm"))
+@pytest.mark.parametrize("sensor", ["dcgm", "nvml", "amd"])
+def test_an_exporter_s_own_period_is_told(sensor: Any) -> None:
+    url = "http://node.example/metrics"
+    spec = gpu_spec(instruments=[{"sensor": sensor, "url": url}])
+    assert "When the boards were read" in said(log({}, sensor=sensor), spec)
+    assert "When the boards were read" not in said(log({}, sensor="rapl"), spec)
+
+
+def ended(*repeats: dict[str, JsonValue]) -> dict[str, str]:
+    read = log({})
+    lines = tuple(
+        Entry(seq=n, at="now", event="repeat_end", prev=GENESIS, data={"repeat": n + 1} | told)
+        for n, told in enumerate(repeats)
+    )
+    found = power_caveats(SPEC, Evidence(lines, (), read), (energy_of(read),))
+    return {item.what: item.why for item in found}
+
+
+def test_what_an_instrument_left_out_is_told_once_and_what_hung_by_repeat() -> None:
+    note = "amd: MI300X (board 0): has no energy counter"
+    found = ended({"hung": [], "notes": [note]}, {"hung": ["nvml, node 2"], "notes": [note]})
+    assert found.pop("All that an instrument tells") == f"{note}."
+    hung = found.pop("Readings of nvml, node 2 to the end of repeat 2")
+    assert hung.startswith("It stopped answering.")
+    assert list(found) == ["Gain error of the boards"]
+
+
+@pytest.mark.parametrize("told", [None, "all", [None], [["x"]], {"x": "y"}])
+def test_a_journal_that_tells_no_list_of_texts_adds_nothing(told: JsonValue) -> None:
+    assert list(ended({"hung": told, "notes": told}, {})) == ["Gain error of the boards"]
 
 
 INSTRUMENTS = [

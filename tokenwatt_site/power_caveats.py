@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from tokenwatt_site.canonical import JsonValue
 from tokenwatt_site.energy import WindowEnergy
 from tokenwatt_site.power_log import Board, PowerLog
 from tokenwatt_site.run import NotCovered
-from tokenwatt_site.spec import PowerSensor, Spec
+from tokenwatt_site.spec import EXPORTED_SENSORS, PowerSensor, Spec
 from tokenwatt_site.trials import Evidence
 
 GAIN_ERROR_PERCENT = 5
@@ -25,7 +26,8 @@ def power_caveats(
     told = (
         *_of_second_readings(spec, evidence),
         *_of_meters(log, energies),
-        *_of_readings(log, energies),
+        *_of_readings(spec, log, energies),
+        *_of_instruments(evidence),
         *(_of_boards(log.boards) if log.scope in {"gpu", "module"} else ()),
     )
     return tuple(NotCovered(what=what, why=why) for what, why in told)
@@ -85,7 +87,26 @@ def _of_meters(log: PowerLog, energies: Sequence[WindowEnergy]) -> Iterator[tupl
         )
 
 
-def _of_readings(log: PowerLog, energies: Sequence[WindowEnergy]) -> Iterator[tuple[str, str]]:
+def _of_instruments(evidence: Evidence) -> Iterator[tuple[str, str]]:
+    """Tell what instruments themselves left out, each once, and which did not answer to the end."""
+    lines = [entry.data for entry in evidence.journal if entry.event == "repeat_end"]
+    for line in lines:
+        for name in _texts(line.get("hung")):
+            yield (
+                f"Readings of {name} to the end of repeat {line.get('repeat')}",
+                "It stopped answering. What it had told until then counts.",
+            )
+    for note in dict.fromkeys(note for line in lines for note in _texts(line.get("notes"))):
+        yield "All that an instrument tells", f"{note}."
+
+
+def _texts(told: JsonValue) -> list[str]:
+    return [item for item in told if isinstance(item, str)] if isinstance(told, list) else []
+
+
+def _of_readings(
+    spec: Spec, log: PowerLog, energies: Sequence[WindowEnergy]
+) -> Iterator[tuple[str, str]]:
     gaps = [gap for energy in energies if (gap := energy.longest_gap_ns) is not None]
     if gaps and max(gaps) >= 2 * log.period_ns:
         yield (
@@ -95,12 +116,13 @@ def _of_readings(log: PowerLog, energies: Sequence[WindowEnergy]) -> Iterator[tu
                 f" {log.period_ns / 1e9:g} s was asked for."
             ),
         )
-    if log.sensor == "dcgm":
+    exported = log.sensor in EXPORTED_SENSORS
+    if exported and any(i.sensor == log.sensor and i.url is not None for i in spec.instruments):
         yield (
             "When the boards were read",
             (
-                "DCGM's exporter gives what it read last, at a period of its own, so that a reading"
-                " is older than its time here by up to that period."
+                "An exporter gives what it read last, at a period of its own, so that a reading is"
+                " older than its time here by up to the time between two scrapes."
             ),
         )
 

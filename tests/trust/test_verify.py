@@ -918,6 +918,15 @@ def test_an_implausible_request_is_refused_even_where_the_claims_agree(tmp_path:
     refused(RunBuilder(edit_requests=earlier).write(tmp_path), 9, "before its last token")
 
 
+def test_what_is_implausible_is_never_computed_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Trials that share their time share samples too: 2,000 of them would be read 2,000 times.
+    monkeypatch.setattr(verify, "derive", lambda *_: pytest.fail("was computed with"))
+    edit = altered("trial_end", 1, epoch_ns=10**12)
+    refused(RunBuilder(edit_journal=edit).write(tmp_path), 9, "trial 2")
+
+
 @pytest.mark.parametrize("field", ["started", "ended"])
 def test_other_dates_than_the_journal_has_are_refused(tmp_path: Path, field: str) -> None:
     change = put("conditions", field, value="2020-01-01T00:00:00Z")

@@ -45,6 +45,7 @@ _HEADER = """\
 _INSTRUMENTS = """\
 # Instruments of other machines: write in the place of `instruments: []` as many as there are of
 # these. Those of setup.power.sensor carry the energy that is published, all others are read beside.
+# `nvml` and `amd` take the url of an nvidia_gpu_exporter or a device-metrics-exporter.
 # instruments:
 #   - sensor: dcgm
 #     url: http://NODE:9400/metrics
