@@ -100,12 +100,15 @@ class PowerSample:
 
 _BOARD_MW = 10_000_000
 _HOST_MW = 1_000_000_000
+MOST_DRAM_PPM = 10_000_000
+"""No bus carries ten times what it can; beyond this a reading is none."""
+
 _BOUNDS: Mapping[str, tuple[int, int]] = MappingProxyType(
     {
         "power_mw": (0, _BOARD_MW),
         "instant_mw": (0, _BOARD_MW),
         "energy_mj": (0, 1 << 53),
-        "dram_ppm": (0, 10_000_000),
+        "dram_ppm": (0, MOST_DRAM_PPM),
         "sm_mhz": (0, 100_000),
         "memory_mhz": (0, 100_000),
         "reasons": (0, 1 << 53),

@@ -12,13 +12,12 @@ from tokenwatt_site.engine_log import COUNTERS, EngineLog
 from tokenwatt_site.errors import InputError, Problem
 from tokenwatt_site.idle import MIN_IDLE_S, IdleSpan
 from tokenwatt_site.journal import Entry
-from tokenwatt_site.power_log import LIMIT_WITHIN_W, PowerLog, impossible
+from tokenwatt_site.power_log import LIMIT_WITHIN_W, MOST_DRAM_PPM, PowerLog, impossible
 from tokenwatt_site.run import Run
 from tokenwatt_site.spec import GPU_SCOPES, SCOPES, Accelerator
 from tokenwatt_site.trials import Evidence, Trial
 from tokenwatt_site.trust.difference import expect_equal
 
-_DRAM_PPM = 10_000_000
 _MOST = 1 << 53
 """Beyond this no clock and no counter goes."""
 
@@ -131,7 +130,7 @@ def _check_spans(field: str, log: PowerLog) -> None:
             raise _fault(place, "does not lie between the readings of its board")
         if span.start_ns < end_ns.get(span.board, 0):
             raise _fault(place, "overlaps another of its board")
-        if span.ppm > _DRAM_PPM:
+        if span.ppm > MOST_DRAM_PPM:
             raise _fault(place, f"is beyond any reading: {span.ppm}")
         end_ns[span.board] = span.end_ns
 
