@@ -13,8 +13,8 @@ from tests.support.nvml.fixtures import nvml_library, scripted  # noqa: F401 - f
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# A shell that starts the tests in the background has them ignore Ctrl-C, and all that they start
-# too: what a test ends by SIGINT would never end.
+# A shell that starts the tests in the background has them ignore Ctrl-C, and so what they start:
+# a process that a test ends by SIGINT would never end.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -262,3 +262,14 @@ def test_a_prompt_goes_through_all_but_the_output_matrix() -> None:
     assert LLAMA_8B.active == 7_504_924_672
     assert weight_flops(LLAMA_8B, 0, 1) == 2 * 7_504_924_672
     assert both - weight_flops(LLAMA_8B, 0, 1) == 200 * (7_504_924_672 - 128_256 * 4096)
+
+
+def test_a_prompt_of_a_latent_model_attends_to_keys_and_values_and_an_answer_to_latents() -> None:
+    contexts = Contexts(1, 1, 8192)
+    (kept,) = DEEPSEEK_V3.attention
+    shape = replace(DEEPSEEK_V3, attention=(replace(kept, prompt_flops_per_pair=81_920),))
+    pairs = 61 * 8192 * 8193 / 2
+
+    assert attention_flops(shape, contexts) == pairs * 278_528
+    assert attention_flops(shape, contexts, prompt=True) == pairs * 81_920
+    assert attention_flops(LLAMA_8B, contexts) == attention_flops(LLAMA_8B, contexts, prompt=True)

@@ -15,6 +15,7 @@ from tokenwatt_site.bandwidth_claims import BandwidthClaims, bandwidth_claims
 from tokenwatt_site.energy import WindowEnergy
 from tokenwatt_site.engine_log import EngineLog, EngineSample
 from tokenwatt_site.journal import GENESIS, Entry
+from tokenwatt_site.lengths import Conversation
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.model_shape.document import ModelDocument
 from tokenwatt_site.power_log import Board, DramSpan, PowerLog, PowerSample
@@ -349,6 +350,16 @@ def test_b16_modelled_reads_beyond_the_memory_are_withheld_with_the_reason(
     assert value(claims, "step_rate") == pytest.approx(1e3 / step_ms)
 
 
+@pytest.mark.parametrize(("config", "uneven"), [(QWEN3_30B, True), (LLAMA_8B, False)])
+def test_b16_experts_that_are_reached_unevenly_may_explain_reads_beyond_the_memory(
+    config: dict[str, Any], uneven: bool
+) -> None:
+    words = reason(Case(config=config, step_ms=5).claims(), "mbu")
+
+    assert words.startswith("withheld: ")
+    assert ("experts are reached less evenly" in words) == uneven
+
+
 def test_b16_a_little_over_the_rating_is_shown_as_it_is_and_never_clipped() -> None:
     claims = measured(Case(step_ms=10), H200.model_copy(update={"memory_mhz": 3300}))
 
@@ -361,6 +372,10 @@ def test_b16_experts_make_an_upper_figure_and_the_label_says_so() -> None:
 
     assert metric(claims, "mbu").label == METRICS["mbu"].label + ", modelled, upper"
     assert metric(Case().claims(), "mbu").label == METRICS["mbu"].label
+    # From fewer bytes more tokens.
+    limit = METRICS["bandwidth_limit_rate"].label
+    assert metric(claims, "bandwidth_limit_rate").label == limit + ", modelled, lower"
+    assert metric(Case().claims(), "bandwidth_limit_rate").label == limit
     # Weights of the reference at 64 tokens, and the KV of 64 answers of 4,096 tokens.
     read = 59_509_830_820 + 64 * 4096 * 98_304
     assert value(claims, "mbu") == pytest.approx(100 * read / 0.025 / 4.8e12, rel=1e-3)
@@ -539,3 +554,23 @@ def test_what_a_model_has_beside_its_decoder_is_not_covered_and_said() -> None:
     assert "1 draft layers" in told["In modelled reads, parts of the model"]
     assert "config.json" in told["Bytes of the weights as they are stored"]
     assert Case(config=None).claims().not_covered == ()
+
+
+def test_b14_prompts_of_an_unknown_share_of_cache_have_no_share_of_compute() -> None:
+    case = Case(sequences=1)
+    trial = case.trial(1)
+    turns = replace(case, spec=with_conversation(case.spec))
+    untold = tuple(replace(r, cached_tokens=None) for r in trial.records)
+
+    assert value(claims_of(turns, trial.records), "compute_share") > 0
+    assert value(claims_of(case, untold), "compute_share") > 0
+    why = "the engine does not tell which prompt tokens came from its cache"
+    assert reason(claims_of(turns, untold), "compute_share") == why
+    one_told = (trial.records[0], *untold[1:])
+    assert value(claims_of(turns, one_told), "compute_share") > 0
+
+
+def with_conversation(spec: Spec) -> Spec:
+    turns = Conversation(turns=2, spread=1, shared_prefix_tokens=64)
+    setup = spec.setup.model_copy(update={"conversation": turns})
+    return spec.model_copy(update={"setup": setup})

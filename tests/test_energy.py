@@ -123,6 +123,14 @@ def test_b8_mean_power_is_held_against_the_enforced_limit(watts, outcome):
         assert f"drew {watts / 700:.2f} x its power limit" in energy.findings[0].text
 
 
+def test_b9_the_watts_of_a_module_are_not_held_against_the_limit_of_its_gpu():
+    power = log(steady(950), limit_mw=700_000)
+    assert energy_of(power, 2 * S, 9 * S).reason.startswith("INVALID: ")
+    energy = energy_of(replace(power, scope="module"), 2 * S, 9 * S)
+    assert energy.energy_mj == pytest.approx(950 * 7 * 1000)
+    assert energy.findings == ()
+
+
 def test_a_board_without_a_limit_is_held_against_none():
     assert energy_of(log(steady(5000), limit_mw=None), 2 * S, 9 * S).findings == ()
 

@@ -260,6 +260,12 @@ def test_b9_a_module_s_power_is_not_called_a_board_s(scope: Any, label: str) -> 
     builder = builder_of()
     claims = claims_of(builder, played_power(builder, scope=scope))
     assert claims.metric("board_power").label == label
+    share = claims.metric("power_limit_share")
+    assert (share.value is None) == (scope == "module")
+    if scope == "module":
+        assert share.reason == (
+            "the driver enforces the limit of the GPU, and these watts are of the whole module"
+        )
 
 
 def test_host_and_processors_stand_beside_where_they_were_asked_for() -> None:

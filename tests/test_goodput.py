@@ -205,3 +205,9 @@ def test_the_boundary_is_the_geometric_mean_of_the_bracket(low, high):
 def test_an_open_bracket_has_no_boundary():
     assert boundary_urps(None, 5) is None
     assert boundary_urps(5, None) is None
+
+
+@given(st.integers(0, 10**12), st.integers(1, 5000))
+def test_tpot_is_the_nearest_nanosecond_and_of_two_the_even_one(span, steps):
+    r = record(first_ns=0, last_ns=span, first_tokens=1, output_tokens=1 + steps)
+    assert tpot_ns(r) == round(Fraction(span, steps))

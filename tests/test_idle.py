@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -75,7 +76,8 @@ def test_a_span_that_was_not_read_leaves_the_other_and_is_told() -> None:
     lines = journal(LAUNCH, idle(1, "before", 5, 15), idle(1, "after", 40, 50))
     found = idle_by_repeat(lines, read)[1]
     assert found.power_mw == pytest.approx(100_000)
-    assert [f.level for f in found.findings] == ["withheld", "warn"]
+    # A number that is shown is not called withheld.
+    assert [f.level for f in found.findings] == ["warn", "warn"]
     assert found.findings[0].text.startswith("after the load, board 0 (Toy): samples do not")
 
 
@@ -146,3 +148,34 @@ def test_idle_watts_equal_a_sum_over_thin_slices(watts: list[int], start: int, l
     # The second that ends at n draws watts[n].
     naive = sum(watts[n // 10 + 1] for n in range(start, start + length)) / length
     assert found.power_mw == pytest.approx(naive * 1000, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("scope", "averaging_s", "counter", "said"),
+    [
+        ("host", None, False, True),
+        ("host", 1, False, False),
+        ("host", None, True, False),
+        ("gpu", None, False, False),
+    ],
+)
+def test_b12_a_host_that_does_not_tell_its_averaging_time_is_told_of(
+    scope: Any, averaging_s: int | None, counter: bool, said: bool
+) -> None:
+    averaging_ns = None if averaging_s is None else averaging_s * S
+    read = replace(log([100] * 60, counter=counter), scope=scope, averaging_ns=averaging_ns)
+    lines = journal(LAUNCH, idle(1, "before", 5, 15), idle(1, "after", 40, 50))
+    found = idle_by_repeat(lines, read)[1]
+    assert found.power_mw == pytest.approx(100_000)
+    assert [(f.level, "does not tell over how long" in f.text) for f in found.findings] == (
+        [("warn", True)] * said
+    )
+
+
+def test_b12_an_idle_of_seconds_is_withheld_from_a_mean_over_a_minute() -> None:
+    # 2 s after the load such a mean is still of the load: 300 W where the host draws 100.
+    read = replace(log([300] * 62 + [100] * 200, counter=False), scope="host", averaging_ns=60 * S)
+    found = idle_by_repeat(journal(LAUNCH, idle(1, "after", 64, 74)), read)[1]
+    assert found.power_mw is None
+    assert [f.level for f in found.findings] == ["withheld"]
+    assert "means over 60 s, too slow for a window of 10 s" in found.reason

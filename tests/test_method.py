@@ -11,8 +11,8 @@ import yaml
 from tests.support.runs import spec_in_mode
 from tokenwatt_site import energy, limits, validity
 from tokenwatt_site.measure import capacity, emitter
-from tokenwatt_site.pages import instruments
 from tokenwatt_site.pages.factors import Factors
+from tokenwatt_site.power_caveats import GAIN_ERROR_PERCENT
 from tokenwatt_site.spec import MIN_WINDOW_S
 
 METHOD = (Path(__file__).parents[1] / "site_src" / "method.md").read_text(encoding="utf-8")
@@ -105,7 +105,7 @@ def test_the_thresholds_of_energy_and_traffic_are_those_of_the_code(
 
 
 def test_the_gain_error_is_the_one_that_reports_print() -> None:
-    assert f"up to ±{instruments.GAIN_ERROR_PERCENT}%" in METHOD
+    assert f"up to ±{GAIN_ERROR_PERCENT}%" in METHOD
 
 
 def test_the_factors_that_a_site_may_name_are_read_as_written_there() -> None:

@@ -11,7 +11,7 @@ from tests.support.runs import gpu_spec
 from tokenwatt_site.canonical import JsonValue
 from tokenwatt_site.energy import WindowEnergy, window_energy
 from tokenwatt_site.journal import GENESIS, Entry
-from tokenwatt_site.power_caveats import power_caveats
+from tokenwatt_site.power_caveats import host_caveats, power_caveats
 from tokenwatt_site.power_log import Board, PowerLog, PowerSample
 from tokenwatt_site.spec import Spec
 from tokenwatt_site.trials import Evidence
@@ -50,6 +50,10 @@ def test_sound_boards_have_a_gain_error_and_no_other_caveat() -> None:
     assert "cancels only on the same boards" in found["Gain error of the boards"]
 
 
+def test_the_gain_error_of_nvidias_boards_is_not_said_of_others() -> None:
+    assert list(said(log({}, sensor="amd"))) == ["How far the instrument may be off as a whole"]
+
+
 def test_no_power_has_no_caveat_here() -> None:
     assert power_caveats(SPEC, Evidence((), (), None), ()) == ()
 
@@ -61,7 +65,8 @@ def test_a_gain_error_is_of_numbers_that_are_there() -> None:
 
 @pytest.mark.parametrize(("sensor", "scope"), [("rapl", "cpu"), ("redfish", "host")])
 def test_packages_and_hosts_are_no_boards(sensor: Any, scope: Any) -> None:
-    assert said(log({"others": None, "ecc": False}, sensor=sensor, scope=scope)) == {}
+    found = said(log({"others": None, "ecc": False}, sensor=sensor, scope=scope))
+    assert list(found) == ["How far the instrument may be off as a whole"]
 
 
 def test_boards_that_the_user_named_are_marked_declared() -> None:
@@ -113,8 +118,36 @@ def test_gaps_between_readings_are_told_from_two_periods_on() -> None:
     assert "Power between readings" not in said(read)
 
 
-def test_an_exporter_s_own_period_is_told() -> None:
-    assert "When the boards were read" in said(log({}, sensor="dcgm"))
+@pytest.mark.parametrize("sensor", ["dcgm", "nvml", "amd"])
+def test_an_exporter_s_own_period_is_told(sensor: Any) -> None:
+    url = "http://node.example/metrics"
+    spec = gpu_spec(instruments=[{"sensor": sensor, "url": url}])
+    assert "When the boards were read" in said(log({}, sensor=sensor), spec)
+    assert "When the boards were read" not in said(log({}, sensor="rapl"), spec)
+
+
+def ended(*repeats: dict[str, JsonValue]) -> dict[str, str]:
+    read = log({})
+    lines = tuple(
+        Entry(seq=n, at="now", event="repeat_end", prev=GENESIS, data={"repeat": n + 1} | told)
+        for n, told in enumerate(repeats)
+    )
+    found = power_caveats(SPEC, Evidence(lines, (), read), (energy_of(read),))
+    return {item.what: item.why for item in found}
+
+
+def test_what_an_instrument_left_out_is_told_once_and_what_hung_by_repeat() -> None:
+    note = "amd: MI300X (board 0): has no energy counter"
+    found = ended({"hung": [], "notes": [note]}, {"hung": ["nvml, node 2"], "notes": [note]})
+    assert found.pop("All that an instrument tells") == f"{note}."
+    hung = found.pop("Readings of nvml, node 2 to the end of repeat 2")
+    assert hung.startswith("It stopped answering.")
+    assert list(found) == ["Gain error of the boards"]
+
+
+@pytest.mark.parametrize("told", [None, "all", [None], [["x"]], {"x": "y"}])
+def test_a_journal_that_tells_no_list_of_texts_adds_nothing(told: JsonValue) -> None:
+    assert list(ended({"hung": told, "notes": told}, {})) == ["Gain error of the boards"]
 
 
 INSTRUMENTS = [
@@ -139,3 +172,17 @@ def test_a_second_instrument_of_the_boards_that_was_not_read_is_told_with_the_re
 def test_a_journal_that_tells_nothing_of_an_instrument_gives_no_reason(told: JsonValue) -> None:
     spec = gpu_spec(instruments=INSTRUMENTS)
     assert list(said(log({}), spec, told)) == ["Gain error of the boards"]
+
+
+def test_b12_a_host_that_does_not_tell_its_averaging_time_is_a_caveat_also_beside() -> None:
+    host = log({}, sensor="redfish", scope="host")
+    host = replace(host, samples=tuple(replace(s, energy_mj=None) for s in host.samples))
+    (caveat,) = host_caveats(Evidence((), (), host))
+    assert caveat.what == "How long the host's watts are averaged"
+    assert host_caveats(Evidence((), (), None, beside=(host, host))) == (caveat,)
+    for fine in (
+        replace(host, averaging_ns=S),
+        replace(host, scope="gpu"),
+        log({}, sensor="redfish", scope="host"),  # a counter needs no averaging
+    ):
+        assert host_caveats(Evidence((), (), fine)) == ()

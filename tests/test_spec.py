@@ -411,6 +411,13 @@ def test_a_sensor_of_this_machine_needs_no_instrument(sensor: str, scope: str) -
     assert parse_spec(with_power(sensor, scope), source="x").setup.power.scope == scope
 
 
+@pytest.mark.parametrize("sensor", ["nvml", "amd"])
+def test_a_sensor_of_boards_may_be_asked_of_an_exporter(sensor: str) -> None:
+    exporters = [DCGM | {"sensor": sensor, "url": f"http://node-{n}:9835/metrics"} for n in (1, 2)]
+    spec = parse_spec(with_power(sensor, "gpu", *exporters), source="x")
+    assert [i.url for i in spec.instruments] == [one["url"] for one in exporters]
+
+
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
@@ -422,8 +429,8 @@ def test_a_sensor_of_this_machine_needs_no_instrument(sensor: str, scope: str) -
         (with_power("nvml", "gpu", DCGM, DCGM), "http://node-1:9400/metrics more than once"),
         (with_power("nvml", "gpu", DCGM, DCGM | {"url": f"{DCGM['url']}/"}), "more than once"),
         (with_power("nvml", "gpu", {"sensor": "nvml"}, {"sensor": "nvml"}), "nvml more than once"),
-        (with_power("nvml", "gpu", {"sensor": "dcgm"}), "url goes with sensor: dcgm"),
-        (with_power("nvml", "gpu", DCGM | {"sensor": "rapl"}), "and with no other"),
+        (with_power("nvml", "gpu", {"sensor": "dcgm"}), "sensor: dcgm needs url"),
+        (with_power("nvml", "gpu", DCGM | {"sensor": "rapl"}), "on this machine; remove url"),
         (with_power("nvml", "gpu", {"sensor": "none"}), "'nvml'"),
         (with_power("nvml", "gpu", DCGM | {"url": "http://u:p@node:9400"}), "pattern"),
         (

@@ -237,3 +237,15 @@ def test_b16_a_prompt_reaches_nearly_all_experts_but_in_one_pass_only() -> None:
 
     once = expert_bytes(QWEN3_30B, stored, 2001) - expert_bytes(QWEN3_30B, stored, 1)
     assert beside - alone == pytest.approx(once + rows(2001, QWEN3_30B))
+
+
+def test_events_that_bundle_several_steps_bring_a_token_to_each_and_reach_as_many_experts() -> None:
+    # 8 answers, 150 steps a second; each token by itself, or three in an event.
+    def read(records: list[RequestRecord]) -> float:
+        log = EngineLog({}, tuple(EngineSample(s * S, s * 150) for s in range(11)))
+        work = work_of(records, S, 9 * S, ALONE, engine=log)
+        return traffic_bytes(work, QWEN3_30B, in_bf16(QWEN3_30B), 2.0, ALONE)
+
+    single = [a_record(0, 10 * S, events=1501, output=1501) for _ in range(8)]
+    bundled = [a_record(0, 10 * S, events=501, output=1501) for _ in range(8)]
+    assert read(bundled) == pytest.approx(read(single), rel=1e-3)

@@ -151,14 +151,16 @@ answers = st.tuples(
 
 
 @given(st.lists(answers, max_size=10), st.integers(0, 60), st.integers(0, 60))
-def test_prompt_tokens_count_where_their_answer_began(rows, start, length):
+def test_b14_prompt_tokens_count_where_their_answer_began_told_or_as_asked(rows, start, length):
     records = [
         record(
             first_ns=first, last_ns=None if first is None else first + span, prompt_tokens=prompt
         )
         for first, span, prompt in rows
     ]
+    asked = record().prompt_asked
     naive = sum(
-        (prompt or 0) * (first in range(start, start + length + 1)) for first, _, prompt in rows
+        (asked if prompt is None else prompt) * (first in range(start, start + length + 1))
+        for first, _, prompt in rows
     )
     assert prompt_tokens_in_window(records, start, start + length) == naive

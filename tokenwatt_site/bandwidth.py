@@ -158,11 +158,15 @@ def row_bytes(shape: ModelShape, stored: StoredBytes) -> float:
     return (stored.embedding or stored.head) / shape.vocabulary
 
 
-def attention_flops(shape: ModelShape, contexts: Contexts) -> float:
-    """Return the arithmetic of one token over each of these contexts."""
+def attention_flops(shape: ModelShape, contexts: Contexts, *, prompt: bool = False) -> float:
+    """Return the arithmetic of one token over each of these contexts; `prompt`: of its tokens."""
+
+    def per_pair(group: AttentionLayers) -> int:
+        fewer = group.prompt_flops_per_pair if prompt else None
+        return group.flops_per_pair if fewer is None else fewer
+
     return math.fsum(
-        group.layers * group.flops_per_pair * contexts.total(seen(group))
-        for group in shape.attention
+        group.layers * per_pair(group) * contexts.total(seen(group)) for group in shape.attention
     )
 
 

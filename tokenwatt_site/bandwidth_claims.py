@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from tokenwatt_site.bandwidth import NoFigure
@@ -9,6 +10,7 @@ from tokenwatt_site.decoding import decode_batch
 from tokenwatt_site.dram import BusUse, bus_use, counts_traffic
 from tokenwatt_site.energy import WindowEnergy
 from tokenwatt_site.limits import Limits, gpu_boards
+from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.modelled_claims import (
     KEYS,
     BandwidthClaims,
@@ -113,18 +115,16 @@ def _measured(evidence: Evidence, tops: Sequence[Trial], limits: Limits) -> Band
 
 def _bytes_s(use: BusUse, carried: Sequence[int | None]) -> float:
     """Return the traffic of all boards; a share of a bus is bytes only where its width is known."""
-    total = 0.0
-    for ppm, bytes_s in zip(use.ppm, carried, strict=True):
-        if bytes_s is None:
-            raise NoFigure("the driver does not tell width and clock of every board's memory bus")
-        total += ppm / 1e6 * bytes_s
-    return total
+    known = [bytes_s for bytes_s in carried if bytes_s is not None]
+    if len(known) < len(carried):
+        raise NoFigure("the driver does not tell width and clock of every board's memory bus")
+    return math.fsum(ppm / 1e6 * bytes_s for ppm, bytes_s in zip(use.ppm, known, strict=True))
 
 
 def _of_bus(use: BusUse, carried: Sequence[int | None]) -> float:
     known = [bytes_s for bytes_s in carried if bytes_s is not None]
     if len(known) < len(carried):  # then as if all were alike
-        return sum(use.ppm) / len(use.ppm) / 1e4
+        return math.fsum(use.ppm) / len(use.ppm) / 1e4
     return 100 * _bytes_s(use, carried) / sum(known)
 
 
@@ -141,7 +141,7 @@ def _by_engine(evidence: Evidence, tops: Sequence[Trial], limits: Limits) -> Ban
         for t in tops:
             start_ns, end_ns = (t.epoch_ns + edge for edge in t.window_ns)
             rises = increments(engine, "read_mb", start_ns, end_ns)
-            each_board = sum(rise.count for rise in rises) * 1e6
+            each_board = math.fsum(rise.count for rise in rises) * 1e6
             found.append(each_board * limits.setup.accelerator.count / seconds(t))
         return found
 
@@ -163,9 +163,9 @@ def _reconciled(metrics: Sequence[MetricClaim]) -> tuple[Outcome, ...]:
             if ours <= theirs * (1 + RECONCILED_WITHIN):
                 return ()
             text = (
-                f"modelled reads are {ours:.0f}% and the boards counted {theirs:.0f}%: part was"
-                " read from caches on the chip, experts were reached less evenly than modelled,"
-                " or this is not the model that ran"
+                f"modelled reads are {ours:.0f}{METRICS[key].unit} and the boards counted"
+                f" {theirs:.0f}%: part was read from caches on the chip, experts were reached less"
+                " evenly than modelled, or this is not the model that ran"
             )
             return (Outcome(key="mbu", level="not reconciled", text=text),)
     return ()

@@ -23,7 +23,7 @@ from tokenwatt_site.goodput import (
 from tokenwatt_site.idle import Idle
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.pooled import absent, pooled
-from tokenwatt_site.power_caveats import power_caveats
+from tokenwatt_site.power_caveats import host_caveats, power_caveats
 from tokenwatt_site.records import Status
 from tokenwatt_site.run import (
     Claims,
@@ -75,6 +75,7 @@ def derive(spec: Spec, evidence: Evidence) -> Claims:
             *traffic.not_covered,
             *circumstances(spec, evidence.journal, trials, evidence.trace),
             *power_caveats(spec, evidence, energy.energies),
+            *host_caveats(evidence),
         ),
     )
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from tokenwatt_site.bandwidth import Contexts
 from tokenwatt_site.records import RequestRecord
+from tokenwatt_site.trials import prompt_length
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +41,13 @@ def decoding_of(r: RequestRecord) -> Decoding | None:
     events = min(r.events - 1, tokens)
     if events < 1:
         return None
-    return Decoding(r.first_ns, r.last_ns, _prompt(r) + first, events, tokens / events)
-
-
-def _prompt(r: RequestRecord) -> int:
-    return r.prompt_asked if r.prompt_tokens is None else r.prompt_tokens
+    return Decoding(r.first_ns, r.last_ns, prompt_length(r) + first, events, tokens / events)
 
 
 def prompt_contexts(r: RequestRecord) -> Contexts:
     """Return what the tokens of its prompt attended to, those from a cache left out."""
     cached = r.cached_tokens or 0
-    return Contexts(cached + 1, 1, max(0, _prompt(r) - cached))
+    return Contexts(cached + 1, 1, max(0, prompt_length(r) - cached))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,11 @@ board that is missing leaves no number: the mean of the others is not the boards
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import attrgetter
 
 from tokenwatt_site.bandwidth import NoFigure
 from tokenwatt_site.energy import MAX_GAP_PERIODS
@@ -73,8 +75,11 @@ def _chain(
     samples: Sequence[PowerSample], start_ns: int, end_ns: int, max_gap_ns: int
 ) -> float | None:
     """Return the mean over the window of samples that each tell of the time since the last."""
+    at = attrgetter("at_ns")
+    first = max(0, bisect_right(samples, start_ns, key=at) - 1)
+    around = samples[first : bisect_left(samples, end_ns, key=at) + 1]
     parts, covered = [], 0
-    for before, sample in pairwise(samples):
+    for before, sample in pairwise(around):
         inside = min(sample.at_ns, end_ns) - max(before.at_ns, start_ns)
         if inside <= 0:
             continue

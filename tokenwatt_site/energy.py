@@ -99,13 +99,22 @@ def window_energy(log: PowerLog, start_ns: int, end_ns: int, *, max_gap_ns: int)
     averaging time count for the middle of that time.
     """
     window = _Window(start_ns, end_ns, max_gap_ns, log.averaging_ns)
-    return _summed(
-        log.boards,
-        [
-            _within_limit(board, window.energy(log.of_board(number)), window)
-            for number, board in enumerate(log.boards)
-        ],
-    )
+    energies = [window.energy(log.of_board(number)) for number in range(len(log.boards))]
+    if limits_cover(log):
+        energies = [
+            _within_limit(board, energy, window)
+            for board, energy in zip(log.boards, energies, strict=True)
+        ]
+    return _summed(log.boards, energies)
+
+
+def limits_cover(log: PowerLog) -> bool:
+    """Return whether the limits of the boards are of what their watts are.
+
+    A driver enforces that of a GPU. A module has its own: one GH200 tells 700 W of its GPU and
+    1,000 W of the module, whose watts hold the processor's.
+    """
+    return log.scope != "module"
 
 
 def held_against_idle(

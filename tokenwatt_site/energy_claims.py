@@ -15,6 +15,7 @@ from tokenwatt_site.energy import (
     WindowEnergy,
     gravest,
     held_against_idle,
+    limits_cover,
     window_energy,
 )
 from tokenwatt_site.goodput import meets_all
@@ -230,7 +231,10 @@ def _watts(
     limits = [board.limit_mw for board in log.boards]
     known = [limit for limit in limits if limit]
     share = absent("power_limit_share", "the driver does not tell the limit of every board")
-    if len(known) == len(limits):
+    if not limits_cover(log):
+        why = "the driver enforces the limit of the GPU, and these watts are of the whole module"
+        share = absent("power_limit_share", why)
+    elif len(known) == len(limits):
         share = pooled("power_limit_share", [100 * w * 1e3 / sum(known) for w in watts])
     return pooled("board_power", watts, label), share
 

@@ -12,6 +12,9 @@ from tokenwatt_site.schema import Line, Model
 # History of the format. 1: first.
 ENGINE_FORMAT = "tokenwatt/engine/1"
 
+COUNTERS = ("steps", "prompt_tokens", "output_tokens", "read_mb")
+"""The columns that never fall while an engine runs."""
+
 
 @dataclass(frozen=True, slots=True)
 class EngineSample:

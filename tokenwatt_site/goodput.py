@@ -80,7 +80,13 @@ def tpot_ns(record: RequestRecord) -> int | None:
     if record.output_tokens is None or record.first_tokens is None:
         return None
     steps = record.output_tokens - record.first_tokens
-    return round(Fraction(record.last_ns - record.first_ns, steps)) if steps > 0 else None
+    return _nearest(record.last_ns - record.first_ns, steps) if steps > 0 else None
+
+
+def _nearest(dividend: int, divisor: int) -> int:
+    """Return the nearest integer to a quotient, of two that are as near the even one."""
+    below, rest = divmod(dividend, divisor)
+    return below + (2 * rest > divisor or (2 * rest == divisor and below % 2 == 1))
 
 
 def e2e_ns(record: RequestRecord) -> int | None:

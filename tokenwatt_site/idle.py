@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Annotated, Literal, TypeAlias
 
@@ -124,8 +124,12 @@ def _idle(log: PowerLog, spans: Sequence[IdleSpan]) -> Idle:
     refused = gravest(findings)
     if refused is not None and (refused.level == "INVALID" or not known):
         return Idle(None, refused.text, (), findings)
+    # Either span makes a number; what kept the other from one is then a warning.
+    findings = tuple(
+        replace(found, level="warn") if found.level == "withheld" else found for found in findings
+    )
     least = tuple(_least_mw(spans, energies, board) for board in range(len(log.boards)))
-    told = tuple(_agreement(spans, watts))
+    told = (*_agreement(spans, watts), *_settled(log, energies))
     return Idle(math.fsum(known) / len(known), "", least, (*findings, *told))
 
 
@@ -138,6 +142,17 @@ def _least_mw(
 ) -> float | None:
     watts = (_mean_mw(s, e.by_board[board].energy_mj) for s, e in zip(spans, energies, strict=True))
     return min((mw for mw in watts if mw is not None), default=None)
+
+
+def _settled(log: PowerLog, energies: Sequence[WindowEnergy]) -> Iterator[Finding]:
+    """Say where watts of the load may be in those of the time after it."""
+    by_watts = any(board.source == "power" for energy in energies for board in energy.by_board)
+    if log.scope == "host" and log.averaging_ns is None and by_watts:
+        yield Finding(
+            "warn",
+            "the host does not tell over how long it averages its watts: those of a load just"
+            " before may be in them",
+        )
 
 
 def _agreement(spans: Sequence[IdleSpan], watts: Sequence[float | None]) -> Iterator[Finding]:

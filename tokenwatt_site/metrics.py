@@ -167,8 +167,8 @@ _ALL = (
         "geometric",
         3,
         "Energy of the boards in the window / prompt and output tokens of the same window, prompt"
-        " tokens where their answer began. Not additive with the energy per output token: both"
-        " divide the whole energy.",
+        " tokens where their answer began, as many as were asked where the engine does not tell."
+        " Not additive with the energy per output token: both divide the whole energy.",
     ),
     Metric(
         "joules_per_slo_token",

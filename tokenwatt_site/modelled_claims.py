@@ -10,7 +10,7 @@ from tokenwatt_site.energy import WindowEnergy
 from tokenwatt_site.errors import TokenwattError
 from tokenwatt_site.limits import Limits, peak_multiple
 from tokenwatt_site.metrics import METRICS
-from tokenwatt_site.model_shape import describe, kv_value_bytes
+from tokenwatt_site.model_shape import describe, kv_value_bytes, require_width
 from tokenwatt_site.model_shape.shape import ModelShape, StoredBytes
 from tokenwatt_site.pooled import absent, pooled
 from tokenwatt_site.run import MetricClaim, NotCovered, Outcome
@@ -75,7 +75,7 @@ def modelled(
         return BandwidthClaims((rate, *no_numbers(_OF_MODEL, str(why)).metrics), outcomes)
     read = [traffic_bytes(work, model.shape, model.stored, model.kv, layout) for work in works]
     by_bytes = _of_bytes(model, works, read, energies, limits)
-    compute = _compute(model, works, limits)
+    compute = _compute(model, works, limits, cache_is_told=_cache_is_told(spec, tops))
     return BandwidthClaims(
         (rate, *by_bytes.metrics, *compute.metrics),
         (*outcomes, *by_bytes.outcomes, *compute.outcomes),
@@ -124,6 +124,7 @@ def _model_of(spec: Spec, evidence: Evidence) -> _Model:
     declared = spec.setup.quantization.kv_cache
     try:
         shape, stored = describe(evidence.model)
+        require_width(spec.setup.quantization.weights, evidence.model)
         kv = kv_value_bytes(declared, evidence.model)
     except TokenwattError as error:
         raise NoFigure(str(error)) from error
@@ -157,13 +158,14 @@ def _of_bytes(
     """Return what the modelled bytes of each window are worth."""
     rates = [r / w.length_ns * 1e9 for r, w in zip(read, works, strict=True)]
     if (above := limits.above_memory(max(rates))) is not None:
+        uneven = ", or its experts are reached less evenly" if model.shape.experts else ""
         text = (
             f"modelled reads are {above}: more than the memory can do, so that model files,"
-            " parallelism or steps are not those of this engine"
+            f" parallelism or steps are not those of this engine{uneven}"
         )
         outcome = Outcome(key="mbu", level="withheld", text=text)
         return BandwidthClaims(no_numbers(_OF_BYTES, f"withheld: {text}").metrics, (outcome,))
-    upper = ", modelled, upper" if model.shape.experts else ""
+    upper, lower = (", modelled, upper", ", modelled, lower") if model.shape.experts else ("", "")
     metrics = (
         number("mbu", lambda: [100 * r / limits.rated_bytes_s() for r in rates], upper),
         number("mbu_bus", lambda: [100 * r / limits.bus_bytes_s() for r in rates], upper),
@@ -173,6 +175,7 @@ def _of_bytes(
             lambda: [
                 w.delivered / r * limits.rated_bytes_s() for w, r in zip(works, read, strict=True)
             ],
+            lower,
         ),
         number("dram_energy_share", lambda: _dram_shares(read, energies), upper),
     )
@@ -203,9 +206,24 @@ def _dram_shares(read: Sequence[float], energies: Sequence[WindowEnergy]) -> lis
     return shares
 
 
-def _compute(model: _Model, works: Sequence[Work], limits: Limits) -> BandwidthClaims:
+def _cache_is_told(spec: Spec, tops: Sequence[Trial]) -> bool:
+    """Whether it is known which prompt tokens were computed; an engine may leave a count of 0 out.
+
+    Without conversations every prompt is new.
+    """
+    if spec.setup.conversation is None:
+        return True
+    return all(any(r.cached_tokens is not None for r in trial.records) for trial in tops)
+
+
+def _compute(
+    model: _Model, works: Sequence[Work], limits: Limits, *, cache_is_told: bool
+) -> BandwidthClaims:
     """Return the share of the dense peak; more than the units can do is no number."""
     key = "compute_share"
+    if not cache_is_told:
+        why = "the engine does not tell which prompt tokens came from its cache"
+        return no_numbers((key,), why)
     claim = number(
         key,
         lambda: [

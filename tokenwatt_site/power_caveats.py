@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from tokenwatt_site.canonical import JsonValue
 from tokenwatt_site.energy import WindowEnergy
 from tokenwatt_site.power_log import Board, PowerLog
 from tokenwatt_site.run import NotCovered
-from tokenwatt_site.spec import PowerSensor, Spec
+from tokenwatt_site.spec import EXPORTED_SENSORS, PowerSensor, Spec
 from tokenwatt_site.trials import Evidence
 
 GAIN_ERROR_PERCENT = 5
-"""Of a board's own meter, linear and different between boards of one model (arXiv 2312.02741)."""
+"""Of the meter of a board by NVIDIA, linear and different between boards of one model (arXiv
+2312.02741)."""
 
 
 def power_caveats(
@@ -24,7 +26,8 @@ def power_caveats(
     told = (
         *_of_second_readings(spec, evidence),
         *_of_meters(log, energies),
-        *_of_readings(log, energies),
+        *_of_readings(spec, log, energies),
+        *_of_instruments(evidence),
         *(_of_boards(log.boards) if log.scope in {"gpu", "module"} else ()),
     )
     return tuple(NotCovered(what=what, why=why) for what, why in told)
@@ -50,7 +53,12 @@ def _of_second_readings(spec: Spec, evidence: Evidence) -> Iterator[tuple[str, s
 
 def _of_meters(log: PowerLog, energies: Sequence[WindowEnergy]) -> Iterator[tuple[str, str]]:
     known = [energy for energy in energies if energy.energy_mj is not None]
-    if known and log.scope in {"gpu", "module"}:
+    if known and log.sensor not in {"nvml", "dcgm"}:
+        yield (
+            "How far the instrument may be off as a whole",
+            "No such error of it is known, and none is in any interval here.",
+        )
+    elif known:
         yield (
             "Gain error of the boards",
             (
@@ -73,13 +81,32 @@ def _of_meters(log: PowerLog, energies: Sequence[WindowEnergy]) -> Iterator[tupl
         yield (
             "Counters held against watts",
             (
-                f"In {alone} of {len(boards)} windows of a board its watts were not read, or not"
-                " often enough: the counter stands alone."
+                f"In {alone} of {len(boards)} windows of a board its watts were not read, not often"
+                " enough, or as means over more than 10% of the window: the counter stands alone."
             ),
         )
 
 
-def _of_readings(log: PowerLog, energies: Sequence[WindowEnergy]) -> Iterator[tuple[str, str]]:
+def _of_instruments(evidence: Evidence) -> Iterator[tuple[str, str]]:
+    """Tell what instruments themselves left out, each once, and which did not answer to the end."""
+    lines = [entry.data for entry in evidence.journal if entry.event == "repeat_end"]
+    for line in lines:
+        for name in _texts(line.get("hung")):
+            yield (
+                f"Readings of {name} to the end of repeat {line.get('repeat')}",
+                "It stopped answering. What it had told until then counts.",
+            )
+    for note in dict.fromkeys(note for line in lines for note in _texts(line.get("notes"))):
+        yield "All that an instrument tells", f"{note}."
+
+
+def _texts(told: JsonValue) -> list[str]:
+    return [item for item in told if isinstance(item, str)] if isinstance(told, list) else []
+
+
+def _of_readings(
+    spec: Spec, log: PowerLog, energies: Sequence[WindowEnergy]
+) -> Iterator[tuple[str, str]]:
     gaps = [gap for energy in energies if (gap := energy.longest_gap_ns) is not None]
     if gaps and max(gaps) >= 2 * log.period_ns:
         yield (
@@ -89,12 +116,13 @@ def _of_readings(log: PowerLog, energies: Sequence[WindowEnergy]) -> Iterator[tu
                 f" {log.period_ns / 1e9:g} s was asked for."
             ),
         )
-    if log.sensor == "dcgm":
+    exported = log.sensor in EXPORTED_SENSORS
+    if exported and any(i.sensor == log.sensor and i.url is not None for i in spec.instruments):
         yield (
             "When the boards were read",
             (
-                "DCGM's exporter gives what it read last, at a period of its own, so that a reading"
-                " is older than its time here by up to that period."
+                "An exporter gives what it read last, at a period of its own, so that a reading is"
+                " older than its time here by up to the time between two scrapes."
             ),
         )
 
@@ -140,3 +168,20 @@ def _of_boards(boards: Sequence[Board]) -> Iterator[tuple[str, str]]:
 
 def _of(count: int, n: int) -> str:
     return f"{count} of {n} board{'s' if n != 1 else ''}"
+
+
+def host_caveats(evidence: Evidence) -> tuple[NotCovered, ...]:
+    """Say of hosts, also of those beside, that nobody knows of what time their watts are."""
+    logs = [log for log in (evidence.power, *evidence.beside) if log is not None]
+    unknown = any(
+        log.scope == "host"
+        and log.averaging_ns is None
+        and all(sample.energy_mj is None for sample in log.samples)
+        for log in logs
+    )
+    why = (
+        "Its management controller does not tell. Watts of before a window may be in it, and those"
+        " of its end be missing."
+    )
+    what = "How long the host's watts are averaged"
+    return (NotCovered(what=what, why=why),) if unknown else ()

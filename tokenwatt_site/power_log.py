@@ -5,9 +5,10 @@ A board is whatever the instrument tells apart: a GPU, a module, a processor pac
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -95,6 +96,39 @@ class PowerSample:
     memory_mhz: int | None = None
     reasons: int | None = None
     celsius: int | None = None
+
+
+_BOARD_MW = 10_000_000
+_HOST_MW = 1_000_000_000
+MOST_DRAM_PPM = 10_000_000
+"""No bus carries ten times what it can; beyond this a reading is none."""
+
+_BOUNDS: Mapping[str, tuple[int, int]] = MappingProxyType(
+    {
+        "power_mw": (0, _BOARD_MW),
+        "instant_mw": (0, _BOARD_MW),
+        "energy_mj": (0, 1 << 53),
+        "dram_ppm": (0, MOST_DRAM_PPM),
+        "sm_mhz": (0, 100_000),
+        "memory_mhz": (0, 100_000),
+        "reasons": (0, 1 << 53),
+        "celsius": (-100, 200),
+    }
+)
+_HOST_BOUNDS = MappingProxyType({**_BOUNDS, "power_mw": (0, _HOST_MW), "instant_mw": (0, _HOST_MW)})
+
+
+def impossible(sample: PowerSample, scope: PowerScope) -> tuple[str, ...]:
+    """Return the columns that hold what no instrument of this scope can have read.
+
+    What is odd within these bounds is judged where claims are made.
+    """
+    bounds = _HOST_BOUNDS if scope == "host" else _BOUNDS
+    return tuple(
+        name
+        for name, (least, most) in bounds.items()
+        if (value := getattr(sample, name)) is not None and not least <= value <= most
+    )
 
 
 class DramSpan(Model):

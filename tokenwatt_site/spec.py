@@ -193,15 +193,19 @@ class PowerSource(Model):
 
 
 REMOTE_SENSORS: frozenset[PowerSensor] = frozenset({"dcgm", "redfish"})
-"""Those that are asked over the network, so that there may be several: one per node."""
+"""Those that are asked over the network alone, so that there may be several: one per node."""
+
+EXPORTED_SENSORS: frozenset[PowerSensor] = frozenset({"dcgm", "nvml", "amd"})
+"""Those of which exporters tell: DCGM's own, nvidia_gpu_exporter, AMD's device-metrics-exporter."""
 
 
 class Instrument(Model):
     """Where an instrument is asked. Not identity.
 
     Those of `setup.power.sensor` make the published energy; any other is read beside it and shown
-    apart. `url` is that of an exporter's metrics or of a Redfish chassis; the variables name what
-    holds user and password, which are in no file.
+    apart. `url` is that of an exporter's metrics or of a Redfish chassis; without it `nvml`, `amd`
+    and `rapl` are this machine's own. The variables name what holds user and password, which are in
+    no file.
     """
 
     sensor: Literal["nvml", "dcgm", "amd", "rapl", "redfish"]
@@ -211,8 +215,10 @@ class Instrument(Model):
 
     @model_validator(mode="after")
     def _asked_where_it_is(self) -> Instrument:
-        if (self.url is None) == (self.sensor in REMOTE_SENSORS):
-            raise ValueError("url goes with sensor: dcgm and sensor: redfish, and with no other")
+        if self.url is None and self.sensor in REMOTE_SENSORS:
+            raise ValueError(f"sensor: {self.sensor} needs url, where it is asked")
+        if self.url is not None and self.sensor not in REMOTE_SENSORS | EXPORTED_SENSORS:
+            raise ValueError(f"sensor: {self.sensor} is read on this machine; remove url")
         if (self.user_variable is None) != (self.password_variable is None):
             raise ValueError("user_variable and password_variable go together")
         if self.user_variable is not None and self.sensor != "redfish":

@@ -26,15 +26,17 @@ def traffic_bytes(
     """Return the bytes that all boards must have read for this work; see `bandwidth`."""
     sequences = math.fsum(sequence_bytes(shape, kv_value_bytes, layout, c) for c in work.decoded)
 
-    def experts(tokens: float) -> float:
-        return expert_bytes(shape, stored, tokens)
+    reads = work.reads_per_event  # an event that took several passes brought a part to each
+
+    def experts(answers: float, prompt: int = 0) -> float:
+        return expert_bytes(shape, stored, answers / reads + prompt)
 
     return math.fsum(
         (
             work.steps * fixed_bytes(stored, layout),
             *(s.passes * experts(s.tokens) for s in work.stretches),
-            *(experts(p.beside + p.contexts.count) - experts(p.beside) for p in work.prompts),
-            work.reads_per_event * sequences,
+            *(experts(p.beside, p.contexts.count) - experts(p.beside) for p in work.prompts),
+            reads * sequences,
             (work.prompt_tokens + work.delivered) * row_bytes(shape, stored),
         )
     )
@@ -46,7 +48,7 @@ def traffic_flops(work: Work, shape: ModelShape) -> float:
     return math.fsum(
         (
             weight_flops(shape, work.prompt_tokens, work.delivered),
-            *(attention_flops(shape, prompt.contexts) for prompt in work.prompts),
+            *(attention_flops(shape, p.contexts, prompt=True) for p in work.prompts),
             decoded * work.tokens_per_event,
         )
     )

@@ -291,10 +291,15 @@ def tokens_in_window(records: Sequence[RequestRecord], start_ns: int, end_ns: in
     return math.fsum(parts)
 
 
+def prompt_length(r: RequestRecord) -> int:
+    """Return the tokens of a prompt: as the engine tells them, else as they were asked for."""
+    return r.prompt_asked if r.prompt_tokens is None else r.prompt_tokens
+
+
 def prompt_tokens_in_window(records: Sequence[RequestRecord], start_ns: int, end_ns: int) -> int:
     """Return the prompt tokens that were done with in [start_ns, end_ns]: whose answer began."""
     return sum(
-        r.prompt_tokens or 0
+        prompt_length(r)
         for r in records
         if r.first_ns is not None and start_ns <= r.first_ns <= end_ns
     )

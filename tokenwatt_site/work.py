@@ -38,7 +38,7 @@ class Stretch:
         steps: of all batches.
         sequence_steps: steps x sequences in each.
         passes: through the routed experts; several batches can share one.
-        tokens: of answers in one pass.
+        tokens: of answers in the passes of one event each; see `Work.reads_per_event`.
     """
 
     start_ns: int
@@ -56,7 +56,7 @@ class Prompt:
     Attributes:
         at_ns: when its answer began.
         contexts: of its tokens, those from a cache left out.
-        beside: tokens of answers in the same pass.
+        beside: tokens of answers beside it, counted as `Stretch.tokens` are.
     """
 
     at_ns: int

@@ -1,8 +1,11 @@
 """What a spec would take, before it is measured."""
 
+import json
+
 import pytest
 
-from tests.support.runs import MODES, a_trace, as_written, small_spec, trace_spec
+from tests.support.runs import MODES, a_trace, as_written, gpu_spec, small_spec, trace_spec
+from tests.support.safetensors_files import LLAMA
 from tokenwatt_site.commands.check import check
 from tokenwatt_site.errors import UsageError
 
@@ -37,6 +40,29 @@ def test_a_trace_is_told_with_the_repeats_that_it_is_enough_for(written, tmp_pat
     (tmp_path / "toy-trace.jsonl").write_bytes(trace.data)
     lines = check(written(trace_spec(trace))).lines
     assert lines[1].endswith(f"the trace has {rows} rows, enough for {enough}")
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({}, []),
+        ({"setup__parallelism__prefill_decode_split": "not recorded"}, ["split: not recorded"]),
+        ({"setup__quantization__kv_cache": "not recorded"}, ["kv_cache: not recorded"]),
+        ({"setup__parallelism__tensor": 1}, ["how 2 boards hold replicas: 1, tensor: 1"]),
+    ],
+)
+def test_what_keeps_bandwidth_from_being_modelled_is_told_before_the_run(
+    written, tmp_path, monkeypatch, changed, said
+):
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "config.json").write_text(json.dumps(LLAMA), "utf-8")
+    monkeypatch.chdir(tmp_path)
+    modelled = {"setup__quantization__kv_cache": "bf16", "setup__parallelism__tensor": 2}
+    spec = gpu_spec(**{"endpoint__model_files": "m", **modelled, **changed})
+    more = check(written(spec)).lines[2:]
+    for line, words in zip(more, said, strict=True):
+        assert line.startswith("bandwidth will not be modelled: ")
+        assert words in line
 
 
 def test_a_trace_that_is_not_there_is_no_valid_spec(written):

@@ -152,3 +152,12 @@ def test_the_table_has_columns_and_the_remedy_below() -> None:
         "              -> Mend it.",
     ]
     assert counted(checks) == "1 ok, 1 warn, 0 fail"
+
+
+def test_an_engine_that_says_too_much_is_told_in_short() -> None:
+    facts = replace(VLLM, version="9" * 5000, models=tuple(f"model-{n}" for n in range(10_000)))
+    told = {check.about: check.found for check in engine_checks("http://x", facts, STEPS)}
+    assert len(told["engine"]) < 120
+    assert told["engine's model"].startswith(
+        "model-0, model-1, model-2, model-3, model-4 and 9,995"
+    )

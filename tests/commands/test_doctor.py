@@ -69,7 +69,7 @@ def test_a_machine_without_a_board_is_a_warning_and_nothing_is_changed(here: Pat
 
     (gpu,) = about(checks, "GPU")
     assert gpu.level == "warn"
-    assert gpu.found.startswith("no GPU: power is not covered: nvmlInit")
+    assert "power is not covered: nvmlInit" in gpu.found
     assert [check for check in checks if check.level == "fail"] == []
     assert {"RAPL", "engine", "clock", "processors", "open files", "ports", "disk runs"} <= {
         check.about for check in checks

@@ -122,7 +122,7 @@ def test_boards_are_those_on_which_the_engine_is_seen(tmp_path: Path, scripted: 
     spec = written(tmp_path, Answers(), opener=open_nvml)
 
     assert spec.setup.accelerator.count == 2
-    assert spec.title == "org/toy on 2x NVIDIA H200 SXM 141GB"
+    assert spec.title == "org/toy on 2× NVIDIA H200 SXM 141GB"
     assert f"# Boards: {boards[2].uuid} (by process), {boards[5].uuid} (by process)" in notes(
         tmp_path
     )
@@ -278,9 +278,20 @@ def test_answers_go_to_their_fields(tmp_path: Path) -> None:
     assert spec.setup.quantization.weights == "fp8"
     assert spec.setup.quantization.kv_cache == "bf16"
     assert spec.setup.engine.argv == ("vllm", "serve", "Org/Toy 7B", "--port", "8000")
-    assert (spec.setup.parallelism.tensor, spec.setup.parallelism.data) == (4, 2)
+    told = spec.setup.parallelism
+    assert (told.tensor, told.data, told.prefill_decode_split) == (4, 2, "none")
     assert (spec.setup.accelerator.count, spec.setup.accelerator.rated_bandwidth_gb_s) == (4, 8000)
-    assert (spec.label, spec.title) == ("org-toy-7b", "Org/Toy-7B on 4x NVIDIA B200 SXM 180GB")
+    assert (spec.label, spec.title) == ("org-toy-7b", "Org/Toy-7B on 4× NVIDIA B200 SXM 180GB")
+
+
+@pytest.mark.parametrize(
+    ("answer", "tensor", "split"), [("1x8x1x1x1/1P1D", 8, "1P1D"), ("", 1, "not recorded")]
+)
+def test_whether_prefill_and_decode_are_apart_is_told_with_the_parallelism(
+    tmp_path: Path, answer: str, tensor: int, split: str
+) -> None:
+    told = written(tmp_path, Answers(Parallelism=answer)).setup.parallelism
+    assert (told.tensor, told.prefill_decode_split) == (tensor, split)
 
 
 def test_a_new_spec_says_how_an_engine_is_asked_that_takes_text_alone(tmp_path: Path) -> None:

@@ -13,7 +13,13 @@ from tests.measure.test_instruments import counting, llama_cpp
 from tests.measure.test_session import Lab, interrupt, lab, run  # noqa: F401  # a fixture
 from tests.support.runs import small_spec
 from tokenwatt_site.claims import derive
-from tokenwatt_site.errors import EnvironmentProblem, Interrupted, ReadBackError, UsageError
+from tokenwatt_site.errors import (
+    EngineError,
+    EnvironmentProblem,
+    Interrupted,
+    ReadBackError,
+    UsageError,
+)
 from tokenwatt_site.measure import begun
 from tokenwatt_site.measure.power import Boards, OpenedMeters, ScriptedDramMeter, ScriptedMeter
 from tokenwatt_site.measure.session import Events, measure
@@ -346,9 +352,32 @@ def test_a_run_says_which_instrument_hung_and_keeps_what_it_read(
     lab.meters["nvml"] = gpu
     measured = run(lab, powered(), tmp_path / "work")
 
-    assert events(measured, "repeat_end") == [{"repeat": 1, "hung": ["nvml"]}]
+    assert events(measured, "repeat_end") == [{"repeat": 1, "hung": ["nvml"], "notes": []}]
+    caveats = [item.what for item in derive(measured.spec, measured.evidence).not_covered]
+    assert "Readings of nvml to the end of repeat 1" in caveats
     assert "nvml does not answer any more; what was read of it is kept" in lab.said
     assert measured.evidence.power is not None
+
+
+@pytest.mark.parametrize("fell_s", [5, 20])
+def test_an_engine_that_starts_again_in_the_middle_of_a_launch_ends_it(
+    lab: Lab,  # noqa: F811
+    tmp_path: Path,
+    fell_s: int,
+) -> None:
+    # While it is idle, and in its first trial.
+    def steps() -> bytes:
+        return llama_cpp(7 if lab.clock.now_ns() < fell_s * S else 0, running=0)
+
+    lab.meters["nvml"] = gpu
+    lab.counters = lambda: counting(steps)
+    with pytest.raises(EngineError, match="was started again in the middle of a launch"):
+        run(lab, powered(), tmp_path / "work")
+
+    measured = measured_with(lab, tmp_path / "work", powered())
+    assert measured.evidence.engine is not None
+    assert [s.steps for s in measured.evidence.engine.samples if s.at_ns < fell_s * S][-1] == 7
+    assert derive(measured.spec, measured.evidence).slo_met
 
 
 def test_a_user_who_names_no_password_has_begun_nothing(

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from tests.measure.stub_engine import StubEngine, serving
 from tests.support.clock import VirtualClock
 from tests.support.runs import small_spec
+from tokenwatt_site.energy import window_energy
 from tokenwatt_site.engine_log import EngineSample
 from tokenwatt_site.errors import EngineError
 from tokenwatt_site.measure import instruments as module
@@ -123,6 +125,52 @@ def test_the_engine_is_idle_once_its_counters_say_so_and_a_second_is_forgotten()
     assert log.names["steps"] == "llamacpp:n_decode_total"
     assert [(s.steps, s.running) for s in log.samples[3:6]] == [(3, 1), (4, 0), (5, 0)]
     assert [s.at_ns for s in log.samples[:3]] == [0, S, 2 * S]
+
+
+def test_watts_that_are_the_mean_of_a_second_enclose_an_idle_time_after_which_all_ends() -> None:
+    clock = VirtualClock()
+    board = meter("GPU-a")
+    board.averaging_ns = S
+    instruments = Instruments(spec(), opened(board), None, clock)
+    with instruments.running(never):
+        clock.pause(2)
+        span = instruments.idle()
+
+    log = instruments.recorded().power
+    assert log is not None
+    assert span is not None
+    by_watts = replace(log, samples=tuple(replace(s, energy_mj=None) for s in log.samples))
+    assert window_energy(by_watts, *span, max_gap_ns=3 * S).energy_mj == pytest.approx(1e6)
+
+
+def test_counters_that_fall_are_an_engine_that_started_anew_and_end_the_log() -> None:
+    clock = VirtualClock()
+
+    def ask() -> bytes:
+        return llama_cpp([7, 8, 9, 0, 12, 13][clock.now_ns() // S], running=0)
+
+    instruments = Instruments(spec(), opened(), counting(ask), clock)
+    with instruments.running(never):
+        clock.pause(2.5)
+        assert not instruments.restarted()
+        clock.pause(2.5)
+        assert instruments.restarted()
+
+    log = instruments.recorded().engine
+    assert log is not None
+    assert [sample.steps for sample in log.samples] == [7, 8, 9]
+
+
+def test_what_meters_did_not_take_is_told_with_their_names() -> None:
+    one, two, beside = meter("GPU-a"), meter("GPU-b"), meter("GPU-c")
+    two.notes, beside.notes = ("0 W is no reading",), ("no counter", "no watts")
+    instruments = Instruments(spec(), opened(one, two, beside=((3, beside),)), None, VirtualClock())
+    assert instruments.notes == [
+        "dcgm, node 2: 0 W is no reading",
+        "instrument 3, dcgm: no counter",
+        "instrument 3, dcgm: no watts",
+    ]
+    instruments.close()
 
 
 def test_an_engine_that_never_rests_has_no_idle_time() -> None:

@@ -143,6 +143,15 @@ def test_what_the_simulated_engine_exports_is_understood_whole() -> None:
 
 
 # Lines that are no samples, series, and names, counted by eye or with grep.
+@given(st.text(alphabet='ab{}="# 1\n\t', max_size=60), st.sets(st.sampled_from(["a", "b", "ab"])))
+def test_series_that_are_wanted_are_the_same_as_when_all_are_read(
+    text: str, names: set[str]
+) -> None:
+    told, some = Metrics(text), Metrics(text, names)
+    assert some.names() == tuple(name for name in told.names() if name in names)
+    assert [list(some.samples(n)) for n in names] == [list(told.samples(n)) for n in names]
+
+
 CAPTURES = {
     "amd_device_metrics_exporter_mini": (0, 5, 5),
     "dcgm_a100_mig-disabled": (3, 46, 23),  # a title and two rulers; the same scrape twice

@@ -75,6 +75,20 @@ def test_a_window_is_read_at_both_edges_beside_the_deadlines() -> None:
     assert times(source) == [0, 1, 1.25, 2.25, 3.25, 3.75, 4.75, 5.5]
 
 
+def test_what_no_instrument_can_have_read_is_no_value_and_the_rest_stays() -> None:
+    clock = VirtualClock()
+
+    class Garbage(ScriptedMeter):
+        def read(self, now_ns: Callable[[], int]) -> tuple[PowerSample, ...]:
+            garbage = (1 << 32) - 1
+            return (PowerSample(now_ns(), 0, garbage, 7, celsius=garbage, sm_mhz=1980),)
+
+    with sampling(Garbage(BOARDS[:1], of_one), clock) as (source, _):
+        clock.pause(0.5)
+
+    assert source.samples[0] == PowerSample(0, 0, None, 7, celsius=None, sm_mhz=1980)
+
+
 def test_memory_traffic_is_measured_from_edge_to_edge_as_one_pair() -> None:
     clock = VirtualClock()
     with sampling(ScriptedDramMeter(BOARDS[:1], of_one), clock) as (source, sampler):

@@ -147,6 +147,8 @@ def test_deepseek_v3_keeps_one_latent_and_leaves_its_draft_out(test_data: Path) 
     (kept,) = shape.attention
     assert (kept.kind, kept.layers, kept.kv_values, kept.kv_heads) == ("latent", 61, 576, 1)
     assert kept.flops_per_pair == 2 * 128 * (2 * 512 + 64)
+    # A prompt's keys are of 128 + 64 values and its values of 128, for each of 128 heads.
+    assert kept.prompt_flops_per_pair == 2 * 128 * (128 + 64) + 2 * 128 * 128
     assert shape.active == 37_552_297_472 - shape.embedding
     assert shape.left_out == ("1 draft layers (multi-token prediction)",)
     assert stored.kv_value == 2.0

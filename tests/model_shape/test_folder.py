@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -120,6 +121,12 @@ def test_a_tensor_in_two_files_is_refused_and_consolidated_copies_are_not_read(
     read_model(folder)
     shutil.copy(first, folder / "model-copy.safetensors")
     assert "is in two files" in refusal(folder)
+
+
+def test_what_is_no_regular_file_is_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}", "utf-8")
+    os.mkfifo(tmp_path / "model.safetensors")
+    assert "model.safetensors: cannot be read; expected a regular file" in refusal(tmp_path)
 
 
 def test_a_folder_without_a_config_and_a_missing_place_are_told(tmp_path: Path) -> None:

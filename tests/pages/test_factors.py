@@ -61,9 +61,10 @@ def test_three_digits_are_kept_of_any_amount(joules: float) -> None:
         {"price": {"per_kwh": 0.2, "currency": "EUR"}},
         {"pue": {"name": "x", "factor": 0.9}},
         {"grid": {"name": "x", "g_per_kwh": -1}},
+        {"price": {"name": "x", "per_kwh": 1e300, "currency": "EUR"}},
         {"carbon": {}},
     ],
-    ids=["no name", "PUE below 1", "negative", "unknown"],
+    ids=["no name", "PUE below 1", "negative", "absurd", "unknown"],
 )
 def test_a_factor_without_a_name_or_out_of_range_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ValidationError):

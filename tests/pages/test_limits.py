@@ -28,7 +28,7 @@ def test_each_limit_is_a_bar_with_its_share(energetic: Configuration) -> None:
         "Bandwidth, measured by the boards: 66% of rated",
         "Compute: 21% of the dense bf16 peak",
         "Power: 85% of the enforced limit",
-        "DRAM reads alone: 15.6% of the energy",
+        "DRAM reads alone (a reference): 15.6% of the energy",
     ]
     figure = limits.distance(energetic)
     assert figure.absent == ()
@@ -79,7 +79,7 @@ def test_where_nothing_is_known_the_figure_is_there_and_says_why(demo: Configura
         "Bandwidth, measured by the boards",
         "Bandwidth, modelled",
         "Compute",
-        "DRAM reads alone",
+        "DRAM reads alone (a reference)",
         "Power",
     ]
     assert figure.table is not None
@@ -91,7 +91,7 @@ def test_shares_that_lack_the_same_have_one_frame(energetic: Configuration) -> N
     keys = ("mbu", "compute_share", "dram_energy_share")
     lacking = changed(energetic, *(number(key, None, reason=why) for key in keys))
     assert limits.distance(lacking).absent == (
-        f"Bandwidth, modelled; Compute; DRAM reads alone: {why}",
+        f"Bandwidth, modelled; Compute; DRAM reads alone (a reference): {why}",
     )
 
 
@@ -118,7 +118,7 @@ def test_b16_a_withheld_figure_has_its_words_and_the_measured_one_stays(
     figure = limits.traffic(told(energetic, metrics=metrics, outcomes=(outcome,)))
     assert figure.chart is not None
     assert figure.absent == (f"Modelled: withheld: {why}",)
-    assert f"Withheld: {why}." in figure.note
+    assert "Withheld: see Key figures." in figure.note
 
 
 def test_modelled_and_measured_traffic_stand_beside_each_other(energetic: Configuration) -> None:

@@ -37,7 +37,15 @@ def test_a_warning_bars_nothing(demo: Configuration) -> None:
     claims = claims_with(demo, WARN)
     assert outcomes.why(claims, number("board_power", None, reason="x")) == "not measured: x"
     assert outcomes.marks(claims, "board_power") == ("Warning",)
-    assert outcomes.sentences(claims, "board_power", "mbu") == "Warning: drew 1.07 x its limit."
+    assert outcomes.noted(claims, "board_power", "mbu") == "Warning: see Key figures."
+
+
+def test_all_levels_are_named_once_where_the_words_are_not_repeated(demo: Configuration) -> None:
+    claims = claims_with(demo, WARN, WITHHELD, INVALID)
+    assert outcomes.noted(claims, "mbu", "board_power", "joules_per_token") == (
+        "Warning, Withheld and INVALID: see Key figures."
+    )
+    assert outcomes.noted(claims, "goodput") == ""
 
 
 def test_what_a_run_does_not_tell_of_is_no_error(demo: Configuration) -> None:

@@ -40,11 +40,11 @@ def test_each_instrument_has_its_own_chart_and_its_own_words(energetic: Configur
         "chart-power-beside-2": "The processor packages drew 310 W in the window",
     }
     assert found["chart-power"].note.startswith(
-        "GPU board power only — excludes CPUs, memory, NICs, fans and PSU losses. Read every 1 s,"
-        " each reading the instrument's own mean over 1 s; longest gap between two readings of a"
-        " board in the windows: 1.00 s."
+        "GPU board power only — excludes CPUs, memory, NICs, fans and PSU losses. Read through"
+        " NVIDIA's driver (NVML) every 1 s, each reading the instrument's own mean over 1 s;"
+        " longest gap between two readings of a board in the windows: 1.00 s."
     )
-    assert "5% high or low" in found["chart-power"].note
+    assert "is what the energy counters gained in it" in found["chart-power"].note
     assert found["chart-power-beside-1"].note.startswith("Host power: GPUs, CPUs, memory")
     assert "never added" in found["chart-power-beside-1"].note
     assert found["chart-power-beside-2"].note.startswith("Processor packages, and their memory")
@@ -204,10 +204,10 @@ def test_b9_the_watts_of_modules_are_drawn_as_those_of_modules(energetic: Config
     assert drawn.note.startswith("Module power: GPU, its CPU and memory")
 
 
-def test_b1_instruments_that_disagree_are_said_to_under_the_chart(energetic: Configuration) -> None:
+def test_b1_instruments_that_disagree_are_marked_under_the_chart(energetic: Configuration) -> None:
     said = Outcome(key="joules_per_token", level="not reconciled", text="they differ by +74%")
     note = figures(told(energetic, outcomes=(said,)))["chart-power"].note
-    assert note.endswith("Not reconciled: they differ by +74%.")
+    assert note.endswith("Not reconciled: see Key figures.")
 
 
 def test_a_log_without_watts_is_no_chart(boards: Configuration) -> None:
@@ -258,6 +258,6 @@ def test_a_chart_from_a_counter_says_so(energetic: Configuration) -> None:
     counted = replace(log, samples=tuple(replace(s, power_mw=None) for s in log.samples))
     drawn = figures(told(energetic, evidence={"beside": (counted,)}))["chart-power-beside-1"]
     assert drawn.chart is not None
-    assert "Read every 1 s, each point what the energy counter gained since the one before" in (
+    assert "every 1 s, each point what the energy counter gained since the one before" in (
         drawn.note
     )

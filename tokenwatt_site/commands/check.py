@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tokenwatt_site.caveats import not_recorded
-from tokenwatt_site.commands.measure import read_spec, read_trace
+from tokenwatt_site.commands.measure import read_model_files, read_spec, read_trace
+from tokenwatt_site.commands.model_facts import why_not_modelled
 from tokenwatt_site.spec import Spec
 from tokenwatt_site.trace import Trace
 
@@ -20,15 +21,19 @@ class Checked:
 
 
 def check(file: Path) -> Checked:
-    """Check a spec, looked for as `measure` does, with the trace that it plays.
+    """Check a spec, looked for as `measure` does, with the trace and the model files that it names.
 
     Raises:
-        UsageError: see `read_spec` and `read_trace`.
+        UsageError: see `read_spec`, `read_trace` and `read_model_files`.
         EnvironmentProblem: see `read_spec`.
     """
     spec = read_spec(file)
     trace = read_trace(file, spec)
-    return Checked(spec.configuration_id, (_plan_text(spec), _workload_text(spec, trace)))
+    document = read_model_files(file, spec)
+    lines = [_plan_text(spec), _workload_text(spec, trace)]
+    if document is not None and (why := why_not_modelled(spec, document)) is not None:
+        lines.append(f"bandwidth will not be modelled: {why}")
+    return Checked(spec.configuration_id, tuple(lines))
 
 
 def _plan_text(spec: Spec) -> str:

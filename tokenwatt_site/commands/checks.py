@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
+from tokenwatt_site.canonical import clean_text
 from tokenwatt_site.errors import TokenwattError
 from tokenwatt_site.measure.counters import Counters
 from tokenwatt_site.measure.endpoint import EngineFacts
@@ -25,6 +26,10 @@ GOOD_FREE_BYTES = 1 << 30
 
 GOOD_CONNECTIONS = 4096
 """More are seldom open at once; fewer may be too few where a fast engine is overloaded."""
+
+
+MAX_TOLD, MAX_MODELS = 80, 5
+"""Of what an engine says of itself: characters of each word, and models."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +67,8 @@ def counted(checks: Iterable[Check]) -> str:
 
 def engine_checks(url: str, facts: EngineFacts, counters: Counters | None) -> Iterator[Check]:
     """Judge an engine that answers at `url`."""
-    told = " ".join(text for text in (facts.name, facts.version, facts.build) if text)
+    known = (facts.name, facts.version, facts.build)
+    told = " ".join(clean_text(text, limit=MAX_TOLD) for text in known if text)
     if facts.name and facts.version:
         yield Check("ok", "engine", f"{told} at {url}")
     else:
@@ -76,7 +82,10 @@ def engine_checks(url: str, facts: EngineFacts, counters: Counters | None) -> It
     context = "context is not told"
     if facts.context_tokens is not None:
         context = f"{facts.context_tokens:,} tokens of context"
-    yield Check("ok", "engine's model", f"{', '.join(facts.models)}; {context}")
+    models = ", ".join(clean_text(name, limit=MAX_TOLD) for name in facts.models[:MAX_MODELS])
+    if (more := len(facts.models) - MAX_MODELS) > 0:
+        models += f" and {more:,} more"
+    yield Check("ok", "engine's model", f"{models}; {context}")
     if counters is not None and (steps := counters.names.get("steps")):
         yield Check("ok", "engine's steps", f"counted by {steps}")
     else:

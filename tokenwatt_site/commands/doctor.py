@@ -72,7 +72,7 @@ def _boards(look_at: Callable[[], Survey], engine: frozenset[int]) -> Iterator[C
             yield Check(
                 "warn",
                 "GPU",
-                f"no GPU: power is not covered: {error}",
+                f"no board by NVIDIA can be read, and power is not covered: {error}",
                 "Where there is a board, install its driver and give this process access to it.",
             )
     yield from amd

@@ -37,12 +37,15 @@ _HEADER = """\
 # Prompts are token ids. Where the engine takes text alone, write in endpoint `prompt: text` (or
 # `api: chat`), and `tokenizer: PATH` of the model's tokenizer.json, so that lengths are exact;
 # without it the engine's own /tokenize is asked.
+# Bandwidth is modelled where parallelism (prefill_decode_split: none, unless they are apart) and
+# quantization.kv_cache are told, and endpoint.model_files names a folder; `spec check` says more.
 # Other loads: fixed lengths, conversation: {turns, spread, shared_prefix_tokens}, or a trace, for
 # which `tokenwatt-site spec trace FILE --out TRACE.jsonl` prints the lines.
 """
 _INSTRUMENTS = """\
 # Instruments of other machines: write in the place of `instruments: []` as many as there are of
 # these. Those of setup.power.sensor carry the energy that is published, all others are read beside.
+# `nvml` and `amd` take the url of an nvidia_gpu_exporter or a device-metrics-exporter.
 # instruments:
 #   - sensor: dcgm
 #     url: http://NODE:9400/metrics
@@ -125,14 +128,18 @@ def _draft(
         "Formats of weights and KV cache (such as fp8/bf16)", told
     ).partition("/")
     command = ask("Command line that started the engine", NOT_RECORDED)
-    widths = _widths(
-        ask("Parallelism as replicas x tensor x pipeline x expert x data", "1x1x1x1x1")
+    parallelism = _parallelism(
+        ask(
+            "Parallelism as replicas x tensor x pipeline x expert x data, and /SPLIT where prefill"
+            " and decode are apart (such as 1x4x1x1x1 or 1x8x1x1x1/1P1D)",
+            NOT_RECORDED,
+        )
     )
     workload = NAMED[WORKLOAD]
     accelerator = hardware.accelerator
     boards = accelerator["model"]
     if accelerator["count"]:
-        boards = f"{accelerator['count']}x {boards}"
+        boards = f"{accelerator['count']}× {boards}"
     elif boards == NOT_RECORDED:
         boards = facts.name or "an unnamed engine"
     return {
@@ -161,7 +168,7 @@ def _draft(
                 "digest": model.digest,
             },
             "quantization": {"weights": weights, "kv_cache": kv_cache or NOT_RECORDED},
-            "parallelism": {**widths, "prefill_decode_split": NOT_RECORDED},
+            "parallelism": parallelism,
             "workload": {
                 "name": workload.name,
                 "version": workload.version,
@@ -207,8 +214,12 @@ def _split(command: str) -> Sequence[str]:
         ) from error
 
 
-def _widths(answer: str) -> dict[str, int]:
-    parts = answer.replace(" ", "").split("x")
+def _parallelism(answer: str) -> JsonValue:
+    """Return the field of an answer; without one, that of a board, and a split that is not told."""
+    if answer == NOT_RECORDED:
+        return {**dict.fromkeys(_WIDTHS, 1), "prefill_decode_split": NOT_RECORDED}
+    told, _, split = answer.replace(" ", "").partition("/")
+    parts = told.split("x")
     if len(parts) != 5 or not all(re.fullmatch(r"[1-9][0-9]{0,4}", part) for part in parts):
         raise UsageError(
             Problem(
@@ -218,8 +229,11 @@ def _widths(answer: str) -> dict[str, int]:
                 expected="such as 1x4x1x1x1",
             )
         )
-    names = ("replicas", "tensor", "pipeline", "expert", "data")
-    return dict(zip(names, map(int, parts), strict=True))
+    widths = dict(zip(_WIDTHS, map(int, parts), strict=True))
+    return {**widths, "prefill_decode_split": split or "none"}
+
+
+_WIDTHS = ("replicas", "tensor", "pipeline", "expert", "data")
 
 
 def _without_nulls(value: JsonValue) -> JsonValue:

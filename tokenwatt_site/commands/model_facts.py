@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from tokenwatt_site.bandwidth import NoFigure, layout_of
 from tokenwatt_site.canonical import JsonValue, clean_text
 from tokenwatt_site.errors import InputError
 from tokenwatt_site.model_shape.config import describe
 from tokenwatt_site.model_shape.document import ModelDocument, headers_digest
 from tokenwatt_site.model_shape.folder import read_model
-from tokenwatt_site.spec import NOT_RECORDED
+from tokenwatt_site.model_shape.kv_cache import kv_value_bytes
+from tokenwatt_site.spec import NOT_RECORDED, Spec
 
 _TYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 
@@ -24,6 +26,22 @@ class ModelFacts:
     weights: str = NOT_RECORDED
     kv_cache: str = NOT_RECORDED
     note: str | None = None
+
+
+def why_not_modelled(spec: Spec, document: ModelDocument) -> str | None:
+    """Say why a run of this spec would have no modelled bandwidth; None: it would."""
+    quantization = spec.setup.quantization
+    try:
+        layout_of(spec.setup.parallelism, spec.setup.accelerator.count)
+        describe(document)
+        kv = kv_value_bytes(quantization.kv_cache, document)
+    except NoFigure as why:
+        return str(why)
+    except InputError as error:
+        return str(error.problems[0])
+    if kv is None:
+        return f"no size of a KV value is known (quantization.kv_cache: {quantization.kv_cache})"
+    return None
 
 
 def model_facts(folder: Path) -> ModelFacts:

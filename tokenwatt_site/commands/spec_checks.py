@@ -9,7 +9,8 @@ from pathlib import Path
 
 from tokenwatt_site.commands.checks import Check, of_error
 from tokenwatt_site.commands.measure import read_model_files, read_trace
-from tokenwatt_site.errors import EnvironmentProblem, InputError, UsageError
+from tokenwatt_site.commands.model_facts import why_not_modelled
+from tokenwatt_site.errors import EnvironmentProblem, UsageError
 from tokenwatt_site.measure.endpoint import EngineFacts
 from tokenwatt_site.measure.power import Boards, OpenedMeters, PowerMeter, open_meters
 from tokenwatt_site.measure.power.selection import ORDER, VISIBLE
@@ -39,7 +40,7 @@ def spec_checks(
     except UsageError as error:
         yield from of_error("fail", "spec", error)
     if document is not None:
-        yield _described(document)
+        yield _described(spec, document)
     try:
         require_descriptors(spec.protocol)
     except EnvironmentProblem as error:
@@ -58,12 +59,10 @@ def spec_checks(
         opened.close()
 
 
-def _described(document: ModelDocument) -> Check:
-    try:
-        shape, stored = describe(document)
-    except InputError as error:
-        problem = error.problems[0]
-        return Check("warn", "model files", f"bandwidth is not modelled: {problem}")
+def _described(spec: Spec, document: ModelDocument) -> Check:
+    if (why := why_not_modelled(spec, document)) is not None:
+        return Check("warn", "model files", f"bandwidth is not modelled: {why}")
+    shape, stored = describe(document)
     total = stored.total(shape) / 1e9
     return Check(
         "ok",

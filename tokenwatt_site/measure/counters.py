@@ -13,7 +13,7 @@ What the engines count, and where that is less than one would think:
 - TGI: forward passes, of prompts and of tokens; tokens are counted when a request ends.
 
 Others (TensorRT-LLM among them) export no steps under a name that is known here. A counter that
-falls is an engine that started anew; it is kept as it is.
+falls is an engine that started anew; here it is taken as it is.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
-from tokenwatt_site.engine_log import EngineLog, EngineSample
+from tokenwatt_site.engine_log import COUNTERS, EngineLog, EngineSample
 from tokenwatt_site.errors import EngineError
 from tokenwatt_site.idle import MIN_IDLE_S
 from tokenwatt_site.measure.clock import Clock
@@ -20,14 +20,19 @@ from tokenwatt_site.spec import Spec
 FIRST_READING_S = 15.0
 """How long a launch waits for the first reading of every instrument."""
 
-LAST_READING_S = 15.0
-"""How long it waits for the last ones; what hangs then has ended its log before."""
+LAST_READING_S = 25.0
+"""How long it waits for the last ones; what hangs then has ended its log before. A management
+controller may take 10 s for a reading, and one may be under way."""
 
 SETTLE_S = 2
 """From the last request to the idle time: watts that are the mean of a second have forgotten it."""
 
 IDLE_S = MIN_IDLE_S
 """How long an idle engine is read; longer where meters are read less than once in 5 s."""
+
+OUTLAST_S = 1
+"""From the end of the idle time to the next step, which may be the last reading: watts that are the
+mean of a second count for its middle, so that a reading at the very end would not enclose it."""
 
 REST_S = 30
 """How long the engine may work on what nobody waits for any more, before it counts as idle."""
@@ -39,13 +44,19 @@ class EngineSource:
     """The engine's /metrics as a source.
 
     Its text is kept as it comes and parsed between trials: parsing takes milliseconds of the
-    interpreter, for which the client would have to wait.
+    interpreter, for which the client would have to wait. A counter that falls is an engine that
+    started anew: the log of a launch ends before.
+
+    Attributes:
+        restarted: whether that was seen, in what was parsed so far.
     """
 
     def __init__(self, ask: Callable[[], bytes], counters: Counters) -> None:
         self._ask, self._counters = ask, counters
         self._unread: list[tuple[int, bytes | None]] = []
         self._samples: list[EngineSample] = []
+        self._highest: dict[str, int] = {}
+        self.restarted = False
 
     def read(self, now_ns: Callable[[], int]) -> None:
         asked_ns = now_ns()
@@ -67,9 +78,19 @@ class EngineSource:
         """Return all that was read so far."""
         while self._unread:
             at_ns, text = self._unread.pop(0)
-            self._samples.append(self._counters.read(text, at_ns))
+            sample = self._counters.read(text, at_ns)
+            self.restarted = self.restarted or self._fell(sample)
+            if not self.restarted:
+                self._samples.append(sample)
         names = {str(column): name for column, name in self._counters.names.items()}
         return EngineLog(names, tuple(self._samples))
+
+    def _fell(self, sample: EngineSample) -> bool:
+        told = {name: getattr(sample, name) for name in COUNTERS}
+        known = {name: value for name, value in told.items() if value is not None}
+        fell = any(value < self._highest.get(name, 0) for name, value in known.items())
+        self._highest |= known
+        return fell
 
 
 def engine_source(url: str, api_key_variable: str | None) -> EngineSource | None:
@@ -117,15 +138,22 @@ class Instruments:
         self._beside = tuple((n, PowerSource(meter)) for n, meter in meters.beside)
         self._engine, self._clock = engine, clock
         self._meters, self._started = meters, False
-        named: list[tuple[str, PowerSource]] = [
+        self._named: list[tuple[str, PowerSource]] = [
             (s.meter.sensor if n == 1 else f"{s.meter.sensor}, node {n}", s)
             for n, s in enumerate(self._own, 1)
         ]
-        named += [(f"instrument {n}, {s.meter.sensor}", s) for n, s in self._beside]
-        self._samplers = [Sampler(source, self.period_ns, clock, name) for name, source in named]
+        self._named += [(f"instrument {n}, {s.meter.sensor}", s) for n, s in self._beside]
+        self._samplers = [
+            Sampler(source, self.period_ns, clock, name) for name, source in self._named
+        ]
         if engine is not None:
             period_ns = round(1e9 / MAX_RATE_HZ)
             self._samplers.append(Sampler(engine, period_ns, clock, "the engine's counters"))
+
+    @property
+    def notes(self) -> list[str]:
+        """What the meters did not take so far, and why."""
+        return [f"{name}: {note}" for name, source in self._named for note in source.meter.notes]
 
     @property
     def has_power(self) -> bool:
@@ -177,6 +205,13 @@ class Instruments:
         samples = self._engine.log().samples if self._engine is not None else ()
         return bool(samples and (samples[-1].running or samples[-1].waiting))
 
+    def restarted(self) -> bool:
+        """Tell whether the engine's counters showed that it was started again in this launch."""
+        if self._engine is None:
+            return False
+        self._engine.log()
+        return self._engine.restarted
+
     def idle(self) -> tuple[int, int] | None:
         """Wait for the engine to rest, then read it so; return when it did, None: it does not."""
         for _ in range(REST_S):
@@ -188,7 +223,9 @@ class Instruments:
         self._clock.pause(SETTLE_S)
         start_ns = self._clock.now_ns()
         self._clock.pause(max(IDLE_S, 2 * self.period_ns / 1e9))
-        return start_ns, self._clock.now_ns()
+        end_ns = self._clock.now_ns()
+        self._clock.pause(OUTLAST_S)
+        return start_ns, end_ns
 
     def recorded(self) -> Recorded:
         """Return what was read so far."""

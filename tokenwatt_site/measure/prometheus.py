@@ -8,7 +8,7 @@ and prompts in between, and one odd family must not cost all others. Such lines 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 
 from tokenwatt_site.errors import InputError, Problem
@@ -28,6 +28,7 @@ _LINE = re.compile(
     rf"(?:[ \t]++{_NUMBER})?(?:[ \t]++#.*+)?{_BLANK}"
 )
 _LABELS = re.compile(_LABEL)
+_NAME = re.compile(rf"{_BLANK}([a-zA-Z_:][a-zA-Z0-9_:]*+)")
 _ESCAPED = re.compile(r"\\(.)")
 _MEANT = {"n": "\n", "\\": "\\", '"': '"'}
 
@@ -48,11 +49,14 @@ class Metrics:
         foreign: lines that are neither samples nor comments nor blank.
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, names: Container[str] | None = None) -> None:
+        """Read the series of these names alone; None: all there are."""
         self.foreign = 0
         self._lines: dict[str, list[tuple[str | None, str]]] = {}
         for line in text.split("\n"):  # a label's value may hold what `splitlines` splits at
             line = line.removesuffix("\r")  # noqa: PLW2901  # the same line, without its end
+            if names is not None and (named := _NAME.match(line)) and named[1] not in names:
+                continue
             if found := _LINE.fullmatch(line):
                 name, labels, value = found.groups()
                 self._lines.setdefault(name, []).append((labels, value))
@@ -74,12 +78,13 @@ class Metrics:
             yield Sample(name, {key: _unescaped(text) for key, text in told}, float(value))
 
 
-def parse(data: bytes, *, source: str) -> Metrics:
+def parse(data: bytes, *, source: str, names: Container[str] | None = None) -> Metrics:
     """Read what an exporter answered.
 
     Args:
         data: the body of the answer.
         source: what errors call it.
+        names: of the series that are wanted, which costs less than all; None: all there are.
 
     Raises:
         InputError: larger than MAX_BYTES, or no UTF-8.
@@ -97,7 +102,7 @@ def parse(data: bytes, *, source: str) -> Metrics:
         text = data.decode()
     except UnicodeDecodeError as error:
         raise InputError(Problem("is no UTF-8", file=source)) from error
-    return Metrics(text)
+    return Metrics(text, names)
 
 
 def _unescaped(text: str) -> str:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Literal, Protocol, TypeAlias
+from dataclasses import replace
+from typing import Any, Literal, Protocol, TypeAlias
 
 from tokenwatt_site.measure.clock import Clock
 from tokenwatt_site.measure.power.meter import DramMeter, PowerMeter
-from tokenwatt_site.power_log import DramSpan, PowerSample
+from tokenwatt_site.power_log import DramSpan, PowerSample, impossible
 
 
 class Source(Protocol):
@@ -132,7 +133,8 @@ class Sampler:
 class PowerSource:
     """A meter as a source: all that it read, and the memory traffic of whole windows.
 
-    A reading that fails is kept as samples without values, so that the gap shows.
+    A reading that fails is kept as samples without values, so that the gap shows; so is a value
+    that no instrument can have read, such as a driver's largest number for "unknown".
     """
 
     def __init__(self, meter: PowerMeter) -> None:
@@ -143,11 +145,15 @@ class PowerSource:
 
     def read(self, now_ns: Callable[[], int]) -> None:
         try:
-            self.samples += self.meter.read(now_ns)
+            self.samples += map(self._possible, self.meter.read(now_ns))
         except Exception:  # noqa: BLE001  # an instrument's fault must not end the measurement
             at_ns = now_ns()
             boards = range(len(self.meter.boards()))
             self.samples += [PowerSample(at_ns, board, None, None) for board in boards]
+
+    def _possible(self, sample: PowerSample) -> PowerSample:
+        unread: dict[str, Any] = dict.fromkeys(impossible(sample, self.meter.scope))
+        return replace(sample, **unread) if unread else sample
 
     def begin(self, now_ns: Callable[[], int]) -> None:
         self.end(now_ns, keep=False)

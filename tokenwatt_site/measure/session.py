@@ -59,6 +59,8 @@ class Events:
     say: Callable[[str], None]
 
 
+_RESTARTED = "its counters fell: it was started again in the middle of a launch"
+
 MAX_SILENT = 2
 """After so many trials without one whole answer the engine is at fault, not the rate."""
 
@@ -148,7 +150,9 @@ class _Session:
                     self._idle(launched, "before")
                     self._search(launched)
                     self._idle(launched, "after")
-                self._journal.append("repeat_end", repeat=repeat, hung=hung)
+                self._journal.append(
+                    "repeat_end", repeat=repeat, hung=hung, notes=instruments.notes
+                )
                 if spec.endpoint.start == "attach" and repeat < spec.protocol.repeats:
                     self._ask_for_restart(repeat)
         except KeyboardInterrupt:
@@ -260,7 +264,10 @@ class _Session:
         if not instruments.has_power:
             return
         self._events.say(f"reading the power of the idle engine, {when} the trials")
-        if (span := instruments.idle()) is None:
+        span = instruments.idle()
+        if instruments.restarted():
+            raise EngineError(f"{_RESTARTED}, while it was idle")
+        if span is None:
             self._events.say("the engine goes on computing without a request, so it is never idle")
             return
         self._journal.append(
@@ -291,6 +298,8 @@ class _Session:
                 self._events.say(f"  {message}")
             if not trial.engine_alive:
                 ended = launched.engine.exit_text() or "nothing answers there"
+                if launched.instruments.restarted():
+                    ended = _RESTARTED
                 raise EngineError(f"the engine ended in trial {trial.number} ({ended})")
             if outcome != "INVALID":
                 seen.append((rate, outcome))
@@ -371,7 +380,7 @@ class _Session:
             repeat=launched.repeat,
             trial=number,
             epoch_ns=offered.epoch_ns - self._begun.origin_ns,
-            engine_alive=engine.alive(),
+            engine_alive=engine.alive() and not launched.instruments.restarted(),
             stamps=offered.stamps,
             errors=list(offered.errors),
             client_cpu_ppm=offered.cpu_ns * 1_000_000 // max(1, offered.wall_ns),

@@ -2,5 +2,6 @@
 
 from tokenwatt_site.model_shape.config import describe
 from tokenwatt_site.model_shape.kv_cache import kv_value_bytes
+from tokenwatt_site.model_shape.width import require_width
 
-__all__ = ["describe", "kv_value_bytes"]
+__all__ = ["describe", "kv_value_bytes", "require_width"]

@@ -71,7 +71,8 @@ def grouped(
 def latent(r: Reader, name: str) -> Mixing:
     """Return attention over a compressed latent (MLA), with a sparse selection where there is one.
 
-    Heads read the latent itself, as engines do in decode: 2 x heads x (2 x rank + rope) flops.
+    In decode heads read the latent itself, 2 x heads x (2 x rank + rope) flops. In a prompt they
+    read keys and values made of it, which are narrower, unless a selection works on latents.
     """
     hidden, heads = r.whole("hidden_size"), r.whole("num_attention_heads")
     rank, rope = r.whole("kv_lora_rank"), r.whole("qk_rope_head_dim")
@@ -116,6 +117,7 @@ def latent(r: Reader, name: str) -> Mixing:
         index_values=index_size or 0,
         index_top=top,
         flops_per_pair=2 * heads * (2 * rank + rope),
+        prompt_flops_per_pair=2 * heads * (plain + rope + value) if top is None else None,
     )
 
 

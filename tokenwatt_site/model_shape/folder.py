@@ -96,6 +96,8 @@ def _header(path: Path) -> tuple[bytes, int]:
             Problem(what, file=str(path), found=found, expected=expected, remedy=_WHOLE)
         )
 
+    if not path.is_file():  # to open a FIFO would wait for a writer for ever
+        raise InputError(Problem("cannot be read", file=str(path), expected="a regular file"))
     try:
         with path.open("rb") as handle:
             size = os.fstat(handle.fileno()).st_size

@@ -53,6 +53,13 @@ class Storage:
     experts_only: bool = False
     kv_value: float | None = None
 
+    @property
+    def narrowest_bits(self) -> int:
+        """Bits of the narrowest weights, scales apart."""
+        own = [scheme.bits for scheme in self.one_by_one.values() if scheme is not None]
+        bits = [scheme.bits for scheme, _ in self.groups] + own
+        return min(bits, default=8 * self.value_bytes)
+
     def scheme_of(self, name: str) -> Scheme | None:
         """Return how the matrix of the module of this short name is quantised; None: it is not."""
         pieces = name.split(".")

@@ -6,6 +6,7 @@ for images or sound, and positions are no part of it; `left_out` names what a co
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -28,6 +29,7 @@ class AttentionLayers:
         state_values: values of the fixed state per sequence and layer, read and written each step.
         state_value_bytes: bytes of one of these.
         flops_per_pair: of one token over one token of its context, in one layer.
+        prompt_flops_per_pair: the same within a prompt, where fewer do; None: as many.
     """
 
     kind: AttentionKind
@@ -40,6 +42,7 @@ class AttentionLayers:
     state_values: int = 0
     state_value_bytes: int = 4
     flops_per_pair: int = 0
+    prompt_flops_per_pair: int | None = None
 
     @property
     def index_bytes(self) -> int:
@@ -142,7 +145,7 @@ class StoredBytes:
 
     def total(self, shape: ModelShape) -> float:
         """Return the bytes of all weights, offloaded ones included."""
-        routed = sum(
+        routed = (
             e.layers * e.experts * each for e, each in zip(shape.experts, self.expert, strict=True)
         )
-        return self.embedding + self.head + self.dense + routed + self.offloaded
+        return math.fsum((self.embedding, self.head, self.dense, self.offloaded, *routed))

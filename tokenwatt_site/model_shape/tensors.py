@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -44,7 +45,7 @@ class Sums:
     def of(self, part: Part) -> tuple[int, float]:
         """Return parameters and bytes of a part over all layers."""
         keys = [key for key in self.parameters if key[0] == part]
-        return sum(self.parameters[key] for key in keys), sum(self.bytes[key] for key in keys)
+        return sum(self.parameters[key] for key in keys), math.fsum(self.bytes[k] for k in keys)
 
 
 def implied(decoder: Decoder, storage: Storage) -> Sums:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import altair as alt
 
-from tokenwatt_site.pages.drawing import BLUE, INK, INK_2, ORANGE, Chart
+from tokenwatt_site.pages.drawing import BACKGROUND, BLUE, INK, INK_2, ORANGE, Chart
 from tokenwatt_site.pages.vega import (
     NARROW_PX,
     both,
@@ -169,8 +170,11 @@ def distribution(
             at.mark_point(
                 color=ORANGE, shape="diamond", filled=False, size=70, strokeWidth=2
             ).encode(x="x:Q", y="y:Q"),
-            at.mark_text(color=ORANGE, align="right", dx=-7, dy=-6, fontWeight="bold").encode(
-                x="x:Q", y="top:Q", text="text:N"
+            *(
+                at.mark_text(align="right", dx=-7, dy=-11, fontWeight="bold", **drawn).encode(
+                    x="x:Q", y="top:Q", text="text:N"
+                )
+                for drawn in _READABLE
             ),
         ]
     said = "; ".join(f"{label} at {quantile:g}% of requests" for label, _, quantile in limits)
@@ -184,6 +188,12 @@ def distribution(
         both(layers, 240),
     )
 
+
+_READABLE: tuple[dict[str, Any], ...] = (
+    {"color": BACKGROUND, "stroke": BACKGROUND, "strokeWidth": 4},
+    {"color": ORANGE},
+)
+"""Text on a ground of its own: near the boundary the curve runs through the label of its limit."""
 
 _MARKS: Mapping[str, Callable[[alt.Chart], alt.Chart]] = {
     "PASS": lambda c: c.mark_point(shape="circle", filled=True, color=BLUE, size=70, opacity=1),

@@ -19,7 +19,7 @@ from tokenwatt_site.schema import Line, Model
 _J_PER_KWH = 3.6e6
 _TOKENS = 1e6
 
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Positive = Annotated[float, Field(ge=1e-6, le=1e9, allow_inf_nan=False)]
 
 
 class Price(Model):
@@ -41,7 +41,7 @@ class Pue(Model):
     """Energy of the building / energy of its computers; `name` says which building and year."""
 
     name: Line
-    factor: Annotated[float, Field(ge=1, allow_inf_nan=False)]
+    factor: Annotated[float, Field(ge=1, le=10, allow_inf_nan=False)]
 
 
 class Factors(Model):

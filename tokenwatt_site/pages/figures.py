@@ -53,7 +53,7 @@ def _bar(configuration: Configuration, key: str, caption: str) -> Figure:
         shown = f"{text.amount(claim.value, metric)} {metric.unit}"
         row = (configuration.title, claim.value, shown)
         drawn = chart.bars(figure_id, heading, [row], metric.unit)
-    said = outcomes.sentences(claims, key)
+    said = outcomes.noted(claims, key)
     return Figure(
         id=figure_id,
         heading=heading,

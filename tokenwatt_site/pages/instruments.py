@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tokenwatt_site.power_caveats import GAIN_ERROR_PERCENT
 from tokenwatt_site.spec import PowerScope, PowerSensor, PowerSource
 
 POWER: dict[PowerScope, str] = {
@@ -59,8 +60,15 @@ _SENSOR: dict[PowerSensor, str] = {
     "none": "none",
 }
 
-GAIN_ERROR_PERCENT = 5
-"""By how much one of NVIDIA's boards may read high or low (arXiv 2312.02741)."""
+THROUGH: dict[PowerSensor, str] = {
+    "nvml": "NVIDIA's driver (NVML)",
+    "dcgm": "NVIDIA's DCGM exporter",
+    "amd": "AMD's driver",
+    "rapl": "the processors' counters (RAPL)",
+    "redfish": "the host's management controller (Redfish)",
+    "none": "no instrument",
+}
+"""What was asked for the readings."""
 
 
 def instrument(sensor: PowerSensor, scope: PowerScope) -> str:
@@ -77,18 +85,5 @@ def source(value: PowerSource, window_s: float | None = None) -> str:
 
 
 def gain(sensor: PowerSensor) -> str:
-    """Say how far all readings of an instrument may be off together."""
-    if sensor in {"nvml", "dcgm"}:
-        return (
-            f"Boards may read up to {GAIN_ERROR_PERCENT}% high or low: a systematic error, in no"
-            " interval here, that cancels only between runs on the same boards."
-        )
-    return (
-        "How far this instrument may be off as a whole is not known: no such error is in any"
-        " interval here."
-    )
-
-
-def gain_short(sensor: PowerSensor) -> str:
-    """The same in the space of a cell."""
+    """Say how far all readings may be off together, where that is known; the reason is a caveat."""
     return f"±{GAIN_ERROR_PERCENT}% systematic" if sensor in {"nvml", "dcgm"} else ""

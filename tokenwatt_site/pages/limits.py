@@ -58,7 +58,7 @@ def lines(claims: Claims) -> tuple[Limit, ...]:
         ),
         Limit(
             "dram_energy_share",
-            "DRAM reads alone",
+            "DRAM reads alone (a reference)",
             "of the energy",
             "a reference, no proven bound: 3.9 pJ/bit is a published figure of HBM2",
         ),
@@ -100,7 +100,7 @@ def distance(configuration: Configuration) -> Figure:
         chart=_drawn("chart-limits", "Distance to the limits", known) if known else None,
         missing=None if known else f"{text.NOT_MEASURED}: no share of any limit is known",
         note=" ".join(
-            part for part in (_BOUNDS, _rate(claims), outcomes.sentences(claims, *keys)) if part
+            part for part in (_BOUNDS, _rate(claims), outcomes.noted(claims, *keys)) if part
         ),
         table=(("Limit", "Share", "How sure", "Kind of limit"), rows),
         absent=tuple(_frames(claims, found)),
@@ -168,7 +168,7 @@ def traffic(configuration: Configuration) -> Figure:
     missing = outcomes.why(claims, main)
     over = any(value > 100 / 1.04 for _, value, _ in rows)
     caption = "The dashed line is 100% of rated bandwidth." if over else AXIS_CAPTION
-    said = outcomes.sentences(claims, "mbu", "mbu_measured", "mbu_bus", "mbu_measured_bus")
+    said = outcomes.noted(claims, "mbu", "mbu_measured", "mbu_bus", "mbu_measured_bus")
     return Figure(
         id="bar-mbu",
         heading=metric.label,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from tokenwatt_site.configuration import Configuration
@@ -16,6 +16,7 @@ from tokenwatt_site.run import Claims, MetricClaim, SelfTest
 _CARDS = "Cards for equal goodput"
 _CARDS_NOTE = f"{_CARDS} = 64 × reference goodput ÷ configuration goodput, rounded up."
 
+_ENERGY = "Energy and power"
 _BESIDE = "Other instruments, never added"
 
 _GROUPS = {
@@ -30,13 +31,13 @@ _GROUPS = {
     "attainment": "Latency at the highest passing rate",
     "complete": "Latency at the highest passing rate",
     "cached_prompt_share": "Prompt cache",
-    "tokens_per_joule": "Energy and power",
-    "joules_per_token": "Energy and power",
-    "joules_per_token_above_idle": "Energy and power",
-    "joules_per_any_token": "Energy and power",
-    "joules_per_slo_token": "Energy and power",
-    "board_power": "Energy and power",
-    "idle_power": "Energy and power",
+    "tokens_per_joule": _ENERGY,
+    "joules_per_token": _ENERGY,
+    "joules_per_token_above_idle": _ENERGY,
+    "joules_per_any_token": _ENERGY,
+    "joules_per_slo_token": _ENERGY,
+    "board_power": _ENERGY,
+    "idle_power": _ENERGY,
     "cpu_power": _BESIDE,
     "host_power": _BESIDE,
     "mbu": "Memory bandwidth",
@@ -137,7 +138,7 @@ def _key_figure(
     metric = METRICS[claim.key]
     if claim.value is None:
         return KeyFigure(claim.label, None, "", (outcomes.why(claims, claim),))
-    marks = [f"{words}: see All numbers" for words in outcomes.marks(claims, claim.key)]
+    marks = [f"{words}: see below" for words in outcomes.marks(claims, claim.key)]
     lines = tuple(part for part in (text.sureness(claim), line, *marks) if part)
     return KeyFigure(claim.label, text.amount(claim.value, metric), metric.unit, lines, share)
 
@@ -165,10 +166,21 @@ def held(claims: Claims) -> str | None:
 def number_rows(configuration: Configuration, named: Factors = NO_FACTORS) -> Iterator[NumberRow]:
     """Every number of the run, grouped, with its unit from the registry.
 
+    A reason that several numbers are missing for is written once.
+
     Args:
         configuration: whose numbers.
         named: what the site multiplies energy with.
     """
+    first: dict[str, str] = {}
+    for row in _rows(configuration, named):
+        label = first.setdefault(row.value, row.label) if row.kind == "missing" else row.label
+        again = f"{row.value.partition(':')[0]}: as for {label}"
+        shorter = label != row.label and len(again) < len(row.value)
+        yield replace(row, value=again) if shorter else row
+
+
+def _rows(configuration: Configuration, named: Factors) -> Iterator[NumberRow]:
     claims, config = configuration.claims, configuration.setup
     head = "Configuration"
     build = f"{text.engine(config.engine)} · {text.quantization(config.quantization)[1]}"
@@ -181,8 +193,8 @@ def number_rows(configuration: Configuration, named: Factors = NO_FACTORS) -> It
             yield _cards(configuration, claim)
         if claim.key == "joules_per_token":
             for label, value, unit, how in factors.rows(claim, named):
-                against = _against(configuration, claim)
-                yield NumberRow(_GROUPS[claim.key], None, label, value, unit, how, against)
+                group = _group(configuration, claim.key)
+                yield NumberRow(group, None, label, value, unit, how)
     label = "Accuracy Δ vs. reference"
     if claims.metric("accuracy").value is not None:
         yield NumberRow("Accuracy", None, label, "reference", kind="words")
@@ -223,7 +235,7 @@ def _number_row(configuration: Configuration, claim: MetricClaim) -> NumberRow:
     label = claim.label
     if claim.key == "accuracy" and gate.task != "none":
         label = f"{label} ({gate.task}-{gate.shots}shot)"
-    group, against = _GROUPS[claim.key], _against(configuration, claim)
+    group, against = _group(configuration, claim.key), _against(configuration, claim)
     marks = outcomes.marks(configuration.claims, claim.key)
     if claim.value is None:
         why = outcomes.why(configuration.claims, claim)
@@ -232,7 +244,12 @@ def _number_row(configuration: Configuration, claim: MetricClaim) -> NumberRow:
     return NumberRow(group, claim.key, label, value, metric.unit, sure, against, marks=marks)
 
 
-_FROM_THE_ENERGY = {key for key, group in _GROUPS.items() if group == "Energy and power"}
+def _group(configuration: Configuration, key: str) -> str:
+    """Name the group of a number; of the energy with its boundary and gain error."""
+    power, group = configuration.setup.power, _GROUPS[key]
+    words = (instruments.ONLY[power.scope], instruments.gain(power.sensor))
+    told = ", ".join(part for part in words if part) if group == _ENERGY else ""
+    return f"{group}: {told}" if told else group
 
 
 _TRAFFIC = {
@@ -246,12 +263,8 @@ _TRAFFIC = {
 
 
 def _against(configuration: Configuration, claim: MetricClaim) -> str:
-    """What a number is to be read against: its limit, its boundary, how it was come by."""
+    """What a number is to be read against: its limit, how it was come by."""
     setup = configuration.setup
-    if claim.key in _FROM_THE_ENERGY:
-        power = setup.power
-        words = (instruments.ONLY[power.scope], instruments.gain_short(power.sensor))
-        return ", ".join(part for part in words if part) if claim.value is not None else ""
     if claim.key in _TRAFFIC and claim.value is not None:
         return limits.how(outcomes.find(configuration.claims, _TRAFFIC[claim.key]))
     return "".join(

@@ -39,10 +39,11 @@ def marks(claims: Claims, key: str) -> tuple[str, ...]:
     return tuple(words for level, words in WORDS.items() if level in said)
 
 
-def sentences(claims: Claims, *keys: str) -> str:
-    """All that was said of these metrics, each sentence after the word for how grave it is."""
-    said = dict.fromkeys(f"{WORDS[o.level]}: {o.text}." for key in keys for o in of(claims, key))
-    return " ".join(said)
+def noted(claims: Claims, *keys: str) -> str:
+    """Name the levels of what was said of these metrics; its words stand once on the page."""
+    said = {words for key in keys for words in marks(claims, key)}
+    found = [words for words in WORDS.values() if words in said]
+    return f"{text.joined(found)}: see Key figures." if found else ""
 
 
 def listed(claims: Claims) -> tuple[tuple[str, str, str], ...]:

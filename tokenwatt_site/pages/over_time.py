@@ -53,7 +53,10 @@ def figures(configuration: Configuration) -> Iterator[Figure]:
     if log is None or not log.samples:
         yield _missing("chart-power", "Board power over time", outcomes.why(claims, board_power))
     else:
-        note = outcomes.sentences(claims, "tokens_per_joule", "board_power", "joules_per_token")
+        note = outcomes.noted(claims, "tokens_per_joule", "board_power", "joules_per_token")
+        by_counter = any(sample.energy_mj is not None for sample in log.samples)
+        if board_power.value is not None and by_counter:
+            note = f"{_BY_COUNTER} {note}".strip()
         yield _power("chart-power", log, marked, board_power, note)
     for own in (log, *evidence.beside):
         if own is not None and any(sample.dram_ppm is not None for sample in own.samples):
@@ -75,6 +78,10 @@ def figures(configuration: Configuration) -> Iterator[Figure]:
             yield _missing(f"chart-{key.replace('_', '-')}", heading, text.reason(asked[0]))
 
 
+_BY_COUNTER = (
+    "The number of a window is what the energy counters gained in it, where they can be used; these"
+    " readings are held against it."
+)
 _BESIDE = {"cpu": "cpu_power", "host": "host_power"}
 """Scope of an instrument beside -> the number that comes from it."""
 
@@ -94,11 +101,7 @@ def _power(figure_id: str, log: PowerLog, marked: Spans, claim: MetricClaim, not
     lines = _lines(log, _watts, limits)
     if not any(line.points for line in lines):
         return _missing(figure_id, heading, f"{text.NOT_MEASURED}: no reading has watts")
-    told = (
-        instruments.BOUNDARY[log.scope],
-        _how(log, marked, _watts, counted=counted),
-        instruments.gain(log.sensor),
-    )
+    told = (instruments.BOUNDARY[log.scope], _how(log, marked, _watts, counted=counted))
     return Figure(
         id=figure_id,
         heading=heading,
@@ -252,7 +255,7 @@ def _lead(log: PowerLog, lines: Sequence[Line], marked: Spans) -> str:
 def _how(log: PowerLog, marked: Spans, of: Reading, *, counted: bool = False) -> str:
     """Say period, averaging and the longest gap of an instrument."""
     period = log.period_ns / 1e9
-    words = f"Read every {period:g} s"
+    words = f"Read through {instruments.THROUGH[log.sensor]} every {period:g} s"
     if counted:
         words += ", each point what the energy counter gained since the one before"
     elif of is _watts and log.averaging_ns is not None:

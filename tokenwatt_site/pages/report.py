@@ -71,9 +71,9 @@ def render(configuration: Configuration, links: Links, named: Factors = NO_FACTO
         results_note=numbers.results_note(claims),
         cards_note=numbers.cards_note(configuration),
         numbers=tuple(numbers.number_rows(configuration, named)),
-        checks=outcomes.listed(claims),
+        # What is INVALID stands above the key figures.
+        checks=[told for told in outcomes.listed(claims) if told[0] != outcomes.WORDS["INVALID"]],
         boards=boards.table(claims),
-        gain=instruments.gain(configuration.setup.power.sensor) if _has_energy(claims) else "",
         column=configuration.title,
         definitions=[METRICS[key] for key in dict.fromkeys(c.key for c in claims.metrics)],
         setup=setup.rows(configuration.setup, head.run.conditions.read_back, _seen(configuration)),
@@ -81,7 +81,7 @@ def render(configuration: Configuration, links: Links, named: Factors = NO_FACTO
         runs_per_config=len(claims.repeats),
         conditions=head.run.conditions,
         endpoint=spec.endpoint,
-        not_covered=claims.not_covered,
+        not_covered=not_covered(claims),
         commands=commands(head, run_file),
         run_file=run_file,
         expected=expected(claims),
@@ -161,10 +161,6 @@ def _power_parts(configuration: Configuration) -> Iterator[tuple[str, bool]]:
         yield f"{text.amount(energy.value, METRICS['tokens_per_joule'])} tokens per joule.", True
 
 
-def _has_energy(claims: Claims) -> bool:
-    return claims.metric("joules_per_token").value is not None or bool(claims.boards)
-
-
 def _seen(configuration: Configuration) -> setup.Seen:
     windows = [r.window_s for r in configuration.claims.repeats if r.window_s is not None]
     bus = outcomes.find(configuration.claims, "bus_bandwidth").value
@@ -217,6 +213,14 @@ def _notices(head: ValidatedRun, exclusions: tuple[Exclusion, ...]) -> Iterator[
         yield rank, f"{words[0].upper()}{words[1:]}."
     if head.run.status == "interrupted":
         yield "Interrupted.", "Stopped before the plan was done; what was measured is shown."
+
+
+def not_covered(claims: Claims) -> tuple[tuple[str, str], ...]:
+    """(what is not covered, why); what is not for one and the same reason stands together."""
+    found: dict[str, list[str]] = {}
+    for item in claims.not_covered:
+        found.setdefault(item.why, []).append(item.what)
+    return tuple(("; ".join(what), why) for why, what in found.items())
 
 
 def commands(head: ValidatedRun, run_file: str) -> tuple[tuple[str, str], ...]:

@@ -18,6 +18,10 @@ _ARCHITECTURE = {
     NOT_RECORDED: "architecture not recorded",
 }
 _RATED = "Rated HBM BW"
+_LIMIT = "Power limit"
+_UNITS = {_LIMIT: " W"}
+"""Field -> unit of what was read back; the others are read back as text."""
+
 _ON_A_CPU = f"{NOT_RECORDED} (CPU)"
 
 
@@ -60,7 +64,8 @@ def rows(
     result = []
     for group, field, declared, paths, code in _fields(setup, seen):
         found = [left.pop(path) for path in paths if path in left]
-        told = [entry.observed for entry in found if entry.observed is not None]
+        unit = _UNITS.get(field, "")
+        told = [f"{entry.observed}{unit}" for entry in found if entry.observed is not None]
         if field == _RATED and seen.bus_gb_s is not None:
             told.append(f"bus × clock {seen.bus_gb_s / 1e3:.3f} TB/s per GPU")
         observed = "; ".join(told)
@@ -119,7 +124,7 @@ def _hardware(setup: Setup) -> Iterator[_Field]:
         # Figures of a board: that a CPU has none is no gap in the record.
         rated, limit = (w if text.recorded(w) else _ON_A_CPU for w in (rated, limit))
     yield _RATED, rated, ("accelerator.rated_bandwidth_gb_s",)
-    yield "Power limit", limit, ("accelerator.power_limit_w",)
+    yield _LIMIT, limit, ("accelerator.power_limit_w",)
     yield "Driver / runtime", setup.driver, ("driver",)
     yield "Host", setup.host_kind, ("host_kind",)
 

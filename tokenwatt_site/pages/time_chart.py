@@ -61,7 +61,7 @@ def over_time(chart_id: str, lines: Sequence[Line], frame: Frame) -> Chart:
         specs = both(_layers(lines[0], frame, _top(lines, frame), (5, 4)), 240)
         kind = "One line"
     else:
-        specs = (_panels(lines, frame, WIDE_PX), _panels(lines, frame, NARROW_PX))
+        specs = _panels(lines, frame)
         kind = f"{len(lines)} panels with a line each"
     points = sum(len(line.points) for line in lines)
     said = (
@@ -131,22 +131,45 @@ def _layers(
     return [*_marks(frame, last, top), drawn, *limits]
 
 
-def _panels(lines: Sequence[Line], frame: Frame, width: int) -> Mapping[str, Any]:
-    """Lay panels out in rows: at most four beside each other, on a phone two."""
-    most = 4 if width == WIDE_PX else 2
-    columns = min(most, len(lines)) if len(lines) != 4 or width != WIDE_PX else 2
-    each, height = (width - 16) // columns - 46, 120 if width == WIDE_PX else 90
-    top, end = _top(lines, frame), _end(lines)
+def _panels(lines: Sequence[Line], frame: Frame) -> tuple[Mapping[str, Any], ...]:
+    """Lay panels out in rows: at most four beside each other, on a phone two.
+
+    Stated once for each limit that there is and then copied: stating is what takes time.
+    """
+    limits = tuple(dict.fromkeys(line.limit for line in lines))
     bare = Frame("", "", "", frame.windows, frame.idle)
-    charts = []
-    for line in lines:
-        layers = alt.layer(*_layers(line, bare, top, (3, 3), end))
-        title = alt.TitleParams(
-            line.name, anchor="start", fontSize=12, fontWeight="normal", color=INK, offset=4
-        )
-        layers = layers.properties(width=each, height=height, title=title)
-        charts.append(layers)
-    return finish_panels(charts, columns, f"{frame.y}, against {frame.x.lower()}")
+    top, end = _top(lines, frame), _end(lines)
+    title = alt.TitleParams(
+        "", anchor="start", fontSize=12, fontWeight="normal", color=INK, offset=4
+    )
+    stated = finish_panels(
+        [
+            alt.layer(*_layers(Line(_PANEL, (), limit), bare, top, (3, 3), end)).properties(
+                title=title
+            )
+            for limit in limits
+        ],
+        f"{frame.y}, against {frame.x.lower()}",
+    )
+    of_limit = dict(zip(limits, stated["concat"], strict=True))
+    specs = []
+    for width, most, height in ((WIDE_PX, 4, 120), (NARROW_PX, 2, 90)):
+        columns = 2 if len(lines) == 4 else min(most, len(lines))
+        size = {"width": (width - 16) // columns - 46, "height": height}
+        panels = [{**_panel(of_limit[line.limit], line.name), **size} for line in lines]
+        specs.append({**stated, "columns": columns, "concat": panels})
+    return tuple(specs)
+
+
+_PANEL = "panel"
+
+
+def _panel(stated: Mapping[str, Any], name: str) -> dict[str, Any]:
+    layers = [
+        {**layer, "data": {"name": name}} if layer["data"] == {"name": _PANEL} else layer
+        for layer in stated["layer"]
+    ]
+    return {**stated, "layer": layers, "title": {**stated["title"], "text": name}}
 
 
 def _band(lines: Sequence[Line], frame: Frame) -> list[alt.Chart]:

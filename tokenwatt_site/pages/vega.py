@@ -28,7 +28,8 @@ def limit_rule(rows: Sequence[Mapping[str, float | str]]) -> alt.Chart:
 
 
 def both(layers: Sequence[alt.Chart], height: int) -> tuple[Mapping[str, Any], ...]:
-    return (finish(layers, WIDE_PX, height), finish(layers, NARROW_PX, height))
+    wide = finish(layers, WIDE_PX, height)
+    return (wide, {**wide, "width": NARROW_PX})
 
 
 def finish(layers: Sequence[alt.Chart], width: int, height: int) -> dict[str, Any]:
@@ -91,13 +92,11 @@ def y_axis(title: str, ticks: int) -> alt.Axis:
     return alt.Axis(tickCount=ticks, **y_words(title))
 
 
-def finish_panels(
-    charts: Sequence[alt.LayerChart | alt.FacetChart], columns: int, words: str
-) -> dict[str, Any]:
-    """Lay panels out in rows of `columns`, under words that say what all their axes are."""
+def finish_panels(charts: Sequence[alt.LayerChart | alt.FacetChart], words: str) -> dict[str, Any]:
+    """Set panels side by side, under words that say what all their axes are."""
     title = alt.TitleParams(words, anchor="start", fontSize=12, fontWeight="normal", color=INK)
     finished: dict[str, Any] = (
-        alt.concat(*charts, columns=columns, spacing={"row": 8, "column": 10})
+        alt.concat(*charts, spacing={"row": 8, "column": 10})
         .properties(
             title=title,
             background="transparent",

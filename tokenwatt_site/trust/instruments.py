@@ -4,38 +4,22 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from types import MappingProxyType
 
 from tokenwatt_site import accelerators
-from tokenwatt_site.engine_log import EngineLog
+from tokenwatt_site.engine_log import COUNTERS, EngineLog
 from tokenwatt_site.errors import InputError, Problem
 from tokenwatt_site.idle import MIN_IDLE_S, IdleSpan
 from tokenwatt_site.journal import Entry
-from tokenwatt_site.power_log import LIMIT_WITHIN_W, PowerLog
+from tokenwatt_site.power_log import LIMIT_WITHIN_W, MOST_DRAM_PPM, PowerLog, impossible
 from tokenwatt_site.run import Run
 from tokenwatt_site.spec import GPU_SCOPES, SCOPES, Accelerator
 from tokenwatt_site.trials import Evidence, Trial
 from tokenwatt_site.trust.difference import expect_equal
 
-_BOARD_MW = 10_000_000
-_HOST_MW = 1_000_000_000
 _MOST = 1 << 53
-_DRAM_PPM = 10_000_000
-_BOUNDS: Mapping[str, tuple[int, int]] = MappingProxyType(
-    {
-        "energy_mj": (0, _MOST),
-        "dram_ppm": (0, _DRAM_PPM),
-        "sm_mhz": (0, 100_000),
-        "memory_mhz": (0, 100_000),
-        "reasons": (0, _MOST),
-        "celsius": (-100, 200),
-    }
-)
-"""Beyond these no instrument reads. What is odd within them is judged where claims are made."""
-
-_COUNTERS = ("steps", "prompt_tokens", "output_tokens", "read_mb")
+"""Beyond this no clock and no counter goes."""
 
 
 def check_power(run: Run, evidence: Evidence) -> None:
@@ -127,17 +111,14 @@ def check_log(field: str, log: PowerLog) -> None:
     uuids = [board.uuid for board in log.boards]
     if not uuids or len(set(uuids)) != len(uuids):
         raise _fault(field, f"has {len(uuids)} boards, of which {len(set(uuids))} are different")
-    highest = _HOST_MW if log.scope == "host" else _BOARD_MW
-    bounds = {**_BOUNDS, "power_mw": (0, highest), "instant_mw": (0, highest)}
     last_ns = dict.fromkeys(range(len(uuids)), 0)
     for position, sample in enumerate(log.samples):
         if not last_ns[sample.board] <= sample.at_ns < _MOST:
             raise _fault(f"{field}.{position}", "goes back in time, or beyond all clocks")
         last_ns[sample.board] = sample.at_ns
-        for name, (least, most) in bounds.items():
+        for name in impossible(sample, log.scope):
             value = getattr(sample, name)
-            if value is not None and not least <= value <= most:
-                raise _fault(f"{field}.{position}.{name}", f"is beyond any reading: {value}")
+            raise _fault(f"{field}.{position}.{name}", f"is beyond any reading: {value}")
     _check_spans(field, log)
 
 
@@ -149,7 +130,7 @@ def _check_spans(field: str, log: PowerLog) -> None:
             raise _fault(place, "does not lie between the readings of its board")
         if span.start_ns < end_ns.get(span.board, 0):
             raise _fault(place, "overlaps another of its board")
-        if span.ppm > _DRAM_PPM:
+        if span.ppm > MOST_DRAM_PPM:
             raise _fault(place, f"is beyond any reading: {span.ppm}")
         end_ns[span.board] = span.end_ns
 
@@ -189,12 +170,12 @@ def check_engine(journal: Sequence[Entry], trials: Sequence[Trial], log: EngineL
             raise _fault(field, "goes back in time, or beyond all clocks")
         launched = bisect_right(starts, before.at_ns)
         one = launched > 0 and after.at_ns <= launches[launched - 1][1]
-        for name in _COUNTERS:
+        for name in COUNTERS:
             was, now = getattr(before, name), getattr(after, name)
             if one and was is not None and now is not None and now < was:
                 raise _fault(f"{field}.{name}", f"runs backwards in one launch: {now} after {was}")
     for position, sample in enumerate(log.samples):
-        for name in ("at_ns", *_COUNTERS, "running", "waiting", "kv_ppm"):
+        for name in ("at_ns", *COUNTERS, "running", "waiting", "kv_ppm"):
             if (getattr(sample, name) or 0) < 0:
                 raise _fault(f"engine.{position}.{name}", "is negative")
 

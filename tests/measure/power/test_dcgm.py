@@ -10,9 +10,9 @@ from tests.measure.stub_engine import StubEngine, endless, hanging, serving
 from tests.support.exporter import Exporter, exporting
 from tokenwatt_site.errors import InputError
 from tokenwatt_site.measure.engine import free_port
+from tokenwatt_site.measure.instruments import merged_boards
 from tokenwatt_site.measure.power import dcgm
 from tokenwatt_site.measure.power.dcgm import DcgmMeter, ExporterUnavailable
-from tokenwatt_site.measure.power.exporters import counted_once
 from tokenwatt_site.measure.power.meter import PowerMeter
 from tokenwatt_site.power_log import PowerSample
 
@@ -128,15 +128,6 @@ def test_an_exporter_that_refreshes_every_30_s_leaves_gaps_of_30_s() -> None:
         refreshed = (second + 11) // 30
         samples += script.read(scrape(("GPU-1", 300.0, 9_000_000 * (refreshed + 1))))
     assert [sample.at_ns // S for sample in samples[1:]] == [19 + 30 * n for n in range(5)]
-    assert script.meter.refresh_ns == 30 * S
-
-
-def test_the_time_between_refreshes_is_unknown_until_two_were_seen() -> None:
-    script = Script(scrape(("GPU-1", 300.0, 1000)))
-    script.read(scrape(("GPU-1", 300.0, 2000)))
-    assert script.meter.refresh_ns is None
-    script.read(scrape(("GPU-1", 300.0, 3000)))
-    assert script.meter.refresh_ns == S
 
 
 def test_a_counter_that_stands_while_power_moves_is_no_new_counter() -> None:
@@ -144,7 +135,6 @@ def test_a_counter_that_stands_while_power_moves_is_no_new_counter() -> None:
     assert script.read(scrape(("GPU-1", 320.0, 1000))) == (PowerSample(S, 0, 320_000, None),)
     # A clock alone shows no refresh of the counter.
     assert script.read(scrape(("GPU-1", 320.0, 1000), SM_CLOCK=1980)) == ()
-    assert script.meter.refresh_ns is None
 
 
 def test_without_a_counter_any_change_shows_a_refresh() -> None:
@@ -154,7 +144,6 @@ def test_without_a_counter_any_change_shows_a_refresh() -> None:
     assert script.read(scrape(("GPU-1", 300.0, None), GPU_TEMP=52)) == (
         PowerSample(3 * S, 0, 300_000, None, celsius=52),
     )
-    assert script.meter.refresh_ns == S
 
 
 def test_b8_a_counter_that_runs_backwards_is_kept_as_it_is() -> None:
@@ -198,10 +187,12 @@ def _answers(*bodies: bytes) -> Callable[[str], bytes]:
 
 def test_b14_values_that_are_none_are_named() -> None:
     script = Script(scrape(("GPU-1", 300.0, 1000)))
-    assert script.meter.faults == ()
+    assert script.meter.notes == ()
     (sample,) = script.read(scrape(("GPU-1", 0.0, 1300), GPU_TEMP=500))
     assert (sample.power_mw, sample.energy_mj, sample.celsius) == (None, 1300, None)
-    assert script.meter.faults == ("DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_POWER_USAGE")
+    (note,) = script.meter.notes
+    assert note.startswith("dcgm-exporter gave values that are no reading")
+    assert note.endswith("DCGM_FI_DEV_GPU_TEMP, DCGM_FI_DEV_POWER_USAGE")
 
 
 def test_b2_a_board_in_mig_mode_has_no_watts_for_an_engine(test_data: Path) -> None:
@@ -224,7 +215,7 @@ def test_b2_two_exporters_of_the_same_boards_count_them_once(test_data: Path) ->
     boards = [meter.boards() for meter in meters]
     assert [board.uuid for board in boards[0]] == ["GPU-ef6ef310-f8e2-cef9-036e-8f12d59b5ffc"]
     assert boards[0] == boards[1]
-    assert counted_once(boards) == ((0,), ())
+    assert [board.uuid for board in merged_boards(meters)] == [boards[0][0].uuid]
 
 
 MASKED = "GPU-00000000-0000-0000-0000-000000000000"

@@ -6,11 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokenwatt_site.errors import EnvironmentProblem
 from tokenwatt_site.measure.power.exporters import (
     Exported,
     Reading,
-    counted_once,
     exported,
 )
 from tokenwatt_site.measure.power.families import DIALECTS
@@ -251,17 +249,6 @@ def test_boards_are_apart_by_uuid_and_rows_without_one_are_none() -> None:
 def test_one_uuid_in_two_places_is_ambiguous() -> None:
     row = 'DCGM_FI_DEV_POWER_USAGE{{gpu="{}",UUID="GPU-1"}} 300\n'
     assert told(row.format(0) + row.format(1)).ambiguous == {"GPU-1"}
-
-
-def test_b2_each_board_is_kept_by_the_first_meter_that_has_it() -> None:
-    def boards(*uuids: str) -> list[Board]:
-        return [Board(uuid=uuid, name="x") for uuid in uuids]
-
-    meters = [boards("a", "b"), boards("b", "c", "a", "d"), boards(), boards("d")]
-    assert counted_once(meters) == ((0, 1), (1, 3), (), ())
-    assert counted_once([boards(MASKED), boards("a")]) == ((0,), (0,))
-    with pytest.raises(EnvironmentProblem, match=r"their UUIDs are masked; found GPU-0000"):
-        counted_once([boards("a", MASKED), boards("a"), boards(MASKED)])
 
 
 @pytest.mark.parametrize("text", ["", "a 1", "DCGM_FI_DEV_GPU_TEMP 3", "DCGM_FI_DEV_POWER_USAGE 3"])

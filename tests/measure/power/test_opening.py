@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -158,10 +159,76 @@ def test_a_name_that_no_board_has_is_refused_and_all_is_closed(machine: Any) -> 
     one, packages = meter("GPU-1"), meter("package-0")
     machine(node_1=one, rapl=packages)
 
-    with pytest.raises(UsageError, match=r"--gpus: names no board.*GPU-7.*expected GPU-1"):
+    with pytest.raises(UsageError, match=r"--gpus: names no board.*GPU-7.*expected one of GPU-1"):
         open_meters(spec("dcgm", "gpu", NODE_1, RAPL), Boards(named=("GPU-7",)))
     assert one.closed
     assert packages.closed
+
+
+def test_a_name_that_several_boards_of_exporters_have_is_refused(machine: Any) -> None:
+    machine(node_1=meter("GPU-1a", "GPU-2b"), node_2=(two := meter("GPU-1c")))
+
+    with pytest.raises(UsageError, match=r"fits several boards.*GPU-1.*one of GPU-1a, GPU-1c"):
+        open_meters(spec("dcgm", "gpu", NODE_1, NODE_2), Boards(named=("GPU-1",)))
+    assert two.closed
+
+
+def test_b2_boards_of_two_nodes_whose_uuids_are_masked_are_no_power(machine: Any) -> None:
+    masked = "GPU-00000000-0000-0000-0000-000000000000"
+    one, two = meter(masked), meter(masked)
+    machine(node_1=one, node_2=two)
+
+    opened = open_meters(spec("dcgm", "gpu", NODE_1, NODE_2), Boards())
+
+    assert opened.primary == ()
+    assert "cannot be told apart: their UUIDs are masked" in str(opened.reason)
+    assert one.closed
+    assert two.closed
+    alone = open_meters(spec("dcgm", "gpu", NODE_1), Boards())
+    assert alone.reason is None
+
+
+def test_an_instrument_that_hangs_when_it_is_opened_is_not_waited_for(
+    machine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "OPENING_S", 0.01)
+    machine(rapl=(packages := meter("package-0")))
+    released = threading.Event()
+    opening._OPENERS["nvml"] = lambda *_: str(released.wait(60))  # type: ignore[index]
+
+    opened = open_meters(spec("nvml", "gpu", RAPL), Boards(final=True))
+    released.set()
+
+    assert opened.reason == "nvml does not answer within 0.01 s"
+    assert opened.beside == ((1, packages),)
+
+
+NVIDIA_SMI = """\
+nvidia_smi_gpu_info{driver_version="595.91.07",name="NVIDIA H200",uuid="1a"} 1
+nvidia_smi_power_draw_watts{uuid="1a"} 300
+nvidia_smi_power_draw_watts{uuid="2b"} 301
+"""
+
+
+def test_boards_of_an_exporter_that_asks_nvidia_smi_are_of_the_sensor_nvml() -> None:
+    node = StubEngine(get={"/metrics": (200, {}, NVIDIA_SMI.encode())})
+    with serving(node) as url:
+        at = {"url": f"{url}/metrics"}
+        opened = open_meters(
+            spec("nvml", "gpu", {"sensor": "nvml"} | at), Boards(named=("GPU-2b",), final=True)
+        )
+        with pytest.raises(ReadBackError) as caught:
+            open_meters(spec("dcgm", "gpu", {"sensor": "dcgm"} | at), Boards(final=True))
+
+    (meter,) = opened.primary
+    assert (meter.sensor, [board.uuid for board in meter.boards()]) == ("nvml", ["GPU-2b"])
+    assert "is not what nvidia_gpu_exporter asks" in str(caught.value)
+    assert "Write sensor: nvml beside its url" in str(caught.value)
+
+
+def test_a_reason_ends_without_a_point_as_it_stands_within_sentences(machine: Any) -> None:
+    machine(nvml="no board. Look for one.")
+    assert open_meters(spec("nvml", "gpu"), Boards()).reason == "no board. Look for one"
 
 
 def test_a_password_that_is_not_set_is_said_before_anything_is_begun(

@@ -4,8 +4,8 @@ An exporter asks its boards in its own rhythm (dcgm-exporter: every 30 s, unless
 gives the same text until then. A reading is therefore kept only when it changed since the scrape
 before: then it is younger than the time between two scrapes, and its stamp is late by no more. What
 was first seen at the start has no known age and is not kept. So the gaps between samples are those
-of the exporter, and energy is withheld where they are too wide; `refresh_ns` tells how wide.
-An energy counter changes at every refresh; where there is none, any change shows one.
+of the exporter, and energy is withheld where they are too wide. An energy counter changes at every
+refresh; where there is none, any change shows one.
 
 MBU is not measured here: DCGM's activity of the memory is of its own interval, not of a window, so
 it stands in the samples and gives no `DramSpan`.
@@ -15,18 +15,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from statistics import median_low
 
 from pydantic import ValidationError
 
 from tokenwatt_site.errors import EngineError, EnvironmentProblem, InputError, Problem
 from tokenwatt_site.measure.control import Peer, request
 from tokenwatt_site.measure.power.exporters import Exported, Reading, exported
+from tokenwatt_site.measure.power.families import FAMILIES
 from tokenwatt_site.measure.prometheus import MAX_BYTES, parse
 from tokenwatt_site.power_log import Board, PowerSample
 from tokenwatt_site.spec import PowerScope, PowerSensor
 
-_DEADLINE_S = 0.9  # a scrape each second
+_DEADLINE_S = 2.5
+"""Longer than an exporter that starts nvidia-smi for each scrape takes; shorter than what two
+samples may be apart."""
+
 _EXPORTER = Peer("exporter", "instruments.url", "Start the exporter, or correct its address.")
 
 
@@ -74,22 +77,17 @@ class DcgmMeter:
         self.sensor, self.scope, self.driver = told.sensor, told.scope, told.driver
         self._boards = told.boards
         self._last = _by_uuid(told)
-        self._changed_ns: dict[str, int] = {}
-        self._between_ns: list[int] = []
         self._faults = set(told.faults)
 
     def boards(self) -> tuple[Board, ...]:
         return self._boards
 
     @property
-    def refresh_ns(self) -> int | None:
-        """Time between two refreshes of the exporter, as seen so far; None: too few were seen."""
-        return median_low(self._between_ns) if self._between_ns else None
-
-    @property
-    def faults(self) -> tuple[str, ...]:
-        """Families that held a value which is no reading, such as 0 W."""
-        return tuple(sorted(self._faults))
+    def notes(self) -> tuple[str, ...]:
+        if not self._faults:
+            return ()
+        families = ", ".join(sorted(self._faults))
+        return (f"{self.exporter} gave values that are no reading, such as 0 W, in {families}",)
 
     def read(self, now_ns: Callable[[], int]) -> tuple[PowerSample, ...]:
         """Scrape, and return the boards with a new reading; a board that is gone has None.
@@ -112,8 +110,6 @@ class DcgmMeter:
             if reading is None:
                 samples.append(PowerSample(at_ns, place, None, None))
             elif new := _new(reading, last.get(board.uuid)):
-                if new.energy_mj is not None or reading.energy_mj is None:
-                    self._seen_to_change(board.uuid, at_ns)
                 samples.append(_sample(at_ns, place, new))
         self._last = found
         return tuple(samples)
@@ -121,14 +117,10 @@ class DcgmMeter:
     def close(self) -> None:
         """Do nothing: every scrape has a connection of its own."""
 
-    def _seen_to_change(self, uuid: str, at_ns: int) -> None:
-        before_ns = self._changed_ns.get(uuid)
-        if before_ns is not None:
-            self._between_ns.append(at_ns - before_ns)
-        self._changed_ns[uuid] = at_ns
-
     def _scrape(self) -> Exported:
-        told = exported(parse(self._get(self._url), source="the exporter"))
+        # Under load: what is not read costs the client's thread as much as what is.
+        body = self._get(self._url)
+        told = exported(parse(body, source="the exporter", names=FAMILIES))
         if told is None:
             raise ExporterUnavailable(
                 Problem(

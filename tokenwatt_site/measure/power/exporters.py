@@ -6,11 +6,9 @@ sum would count them as often. Boards are told apart by UUID; the first row of e
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tokenwatt_site.canonical import clean_text
-from tokenwatt_site.errors import EnvironmentProblem, Problem
 from tokenwatt_site.measure.power.families import DIALECTS, Dialect, Names, Quantity
 from tokenwatt_site.measure.prometheus import Metrics, Sample
 from tokenwatt_site.power_log import Board
@@ -67,32 +65,8 @@ def exported(metrics: Metrics) -> Exported | None:
     return None
 
 
-def counted_once(meters: Sequence[Sequence[Board]]) -> tuple[tuple[int, ...], ...]:
-    """Return, of each meter's boards, the places of those that no meter before it has.
-
-    Two exporters on one machine report the same boards, and their sum would be twice the energy.
-
-    Raises:
-        EnvironmentProblem: several meters have boards whose UUID is masked with zeros: whether
-            they are the same cannot be told.
-    """
-    seen: set[str] = set()
-    kept = []
-    for boards in meters:
-        if again := seen & {board.uuid for board in boards if _is_masked(board.uuid)}:
-            raise EnvironmentProblem(
-                Problem(
-                    "boards of several exporters cannot be told apart: their UUIDs are masked",
-                    found=", ".join(sorted(again)),
-                    remedy="Let the exporters tell their UUIDs.",
-                )
-            )
-        kept.append(tuple(n for n, board in enumerate(boards) if board.uuid not in seen))
-        seen |= {board.uuid for board in boards}
-    return tuple(kept)
-
-
-def _is_masked(uuid: str) -> bool:
+def is_masked(uuid: str) -> bool:
+    """Tell whether a UUID is all zeros, as some exporters write it, so that it names no board."""
     return not set(uuid.removeprefix("GPU-")) - set("0-")
 
 

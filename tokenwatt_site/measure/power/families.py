@@ -216,3 +216,6 @@ _AMD = Dialect(
     part=("gpu_partition_id", "partition_id"),
 )
 DIALECTS = (_DCGM, _NVIDIA_SMI, _AMD)
+
+FAMILIES = frozenset(name for dialect in DIALECTS for name in dialect.families)
+"""All that are read: of an exporter's text, the smaller part."""

@@ -20,12 +20,16 @@ class PowerMeter(Protocol):
         scope: what a reading covers.
         driver: version of the driver it speaks to, None when it has none.
         averaging_ns: over how long its watts are averaged; None: not known.
+        notes: what it does not take from its boards, and why, as far as it was seen; published.
     """
 
     sensor: PowerSensor
     scope: PowerScope
     driver: str | None
     averaging_ns: int | None
+
+    @property
+    def notes(self) -> tuple[str, ...]: ...
 
     def boards(self) -> tuple[Board, ...]:
         """Return the boards, in the order of `PowerSample.board`."""
@@ -69,6 +73,7 @@ class ScriptedMeter:
 
     driver: str | None = None
     averaging_ns: int | None = None
+    notes: tuple[str, ...] = ()
 
     def __init__(
         self,

@@ -47,6 +47,7 @@ class NvmlMeter:
     """Reads boards as a `PowerMeter` and a `DramMeter`; one thread at a time may use it."""
 
     sensor: PowerSensor = "nvml"
+    notes: tuple[str, ...] = ()
 
     def __init__(self, nvml: Any | None = None, select: Select = everything) -> None:
         """Open NVML.

@@ -6,21 +6,30 @@ are read whole or not at all: where one of several nodes is missing, the sum wou
 
 from __future__ import annotations
 
+import threading
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
+from queue import Empty, SimpleQueue
 from types import MappingProxyType
 
 from tokenwatt_site.errors import EnvironmentProblem, Problem, ReadBackError, UsageError
 from tokenwatt_site.measure.credential import Login
 from tokenwatt_site.measure.power.amd import AmdMeter
 from tokenwatt_site.measure.power.dcgm import DcgmMeter
+from tokenwatt_site.measure.power.exporters import is_masked
 from tokenwatt_site.measure.power.meter import PowerMeter
 from tokenwatt_site.measure.power.nvml import open_meter
 from tokenwatt_site.measure.power.rapl import RaplMeter
 from tokenwatt_site.measure.power.redfish import RedfishMeter
 from tokenwatt_site.power_log import Board, PowerSample
-from tokenwatt_site.spec import GPU_SCOPES, Instrument, Spec
+from tokenwatt_site.spec import GPU_SCOPES, Instrument, PowerSensor, Spec
+
+OPENING_S = 60.0
+"""How long an instrument may take to open: a driver may hang for good where a board is broken, and
+a management controller may be asked four times, each for 10 s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +119,8 @@ def open_meters(spec: Spec, boards: Boards) -> OpenedMeters:
 
     Raises:
         UsageError: the variable of a user or password is not set, or a named board is not there.
-        ReadBackError: the boards of the engine cannot be told from others.
+        ReadBackError: the boards of the engine cannot be told from others, or an exporter asks
+            another sensor than the spec names.
     """
     sensor = spec.setup.power.sensor
     listed = dict(enumerate(spec.instruments, 1))
@@ -128,10 +138,14 @@ def open_meters(spec: Spec, boards: Boards) -> OpenedMeters:
                 meters[number] = opened
                 closing.callback(opened.close)
         primary = tuple(meters.pop(number) for number in own if number in meters)
-        if boards.named and sensor != "nvml" and spec.setup.power.scope in GPU_SCOPES:
+        # NVML finds its own: it knows shares of boards and the engine's processes too.
+        local = any(item.sensor == "nvml" and item.url is None for item in own.values())
+        if boards.named and spec.setup.power.scope in GPU_SCOPES and not local:
             primary = _only_named(primary, boards.named)
         closing.pop_all()
     missing = [_told(own[number], reason) for number, reason in reasons.items() if number in own]
+    if not missing and _told_twice(primary):
+        missing = ["boards of several exporters cannot be told apart: their UUIDs are masked"]
     if missing:
         for meter in primary:
             meter.close()
@@ -154,7 +168,30 @@ def _told(instrument: Instrument, reason: str) -> str:
     return f"{instrument.url}: {reason}" if instrument.url else reason
 
 
-def _nvml(_: Instrument, count: int, boards: Boards) -> PowerMeter | str:
+def _exporter(instrument: Instrument) -> PowerMeter:
+    """Open an exporter.
+
+    Raises:
+        ReadBackError: it asks another sensor than the spec names, which is identity.
+    """
+    meter = DcgmMeter(instrument.url or "")
+    if meter.sensor != instrument.sensor:
+        raise ReadBackError(
+            Problem(
+                f"is not what {meter.exporter} asks, which answers at {instrument.url}",
+                field="instruments.sensor",
+                found=f"{meter.sensor} (observed)",
+                expected=f"{instrument.sensor} (declared)",
+                remedy=f"Write sensor: {meter.sensor} beside its url, and in setup.power where it"
+                " carries the published energy.",
+            )
+        )
+    return meter
+
+
+def _nvml(instrument: Instrument, count: int, boards: Boards) -> PowerMeter | str:
+    if instrument.url is not None:
+        return _exporter(instrument)
     return open_meter(
         "nvml",
         count,
@@ -175,8 +212,8 @@ def _redfish(instrument: Instrument, _: int, __: Boards) -> PowerMeter:
 _OPENERS: Mapping[str, Callable[[Instrument, int, Boards], PowerMeter | str]] = MappingProxyType(
     {
         "nvml": _nvml,
-        "dcgm": lambda instrument, *_: DcgmMeter(instrument.url or ""),
-        "amd": lambda *_: AmdMeter(),
+        "dcgm": lambda instrument, *_: _exporter(instrument),
+        "amd": lambda instrument, *_: _exporter(instrument) if instrument.url else AmdMeter(),
         "rapl": lambda *_: RaplMeter(),
         "redfish": _redfish,
     }
@@ -187,13 +224,36 @@ _OPENERS: Mapping[str, Callable[[Instrument, int, Boards], PowerMeter | str]] = 
 def _opened(instrument: Instrument, count: int, boards: Boards) -> PowerMeter | str | None:
     """Return the meter, the reason that is published, or None: it can be told later."""
     try:
-        return _OPENERS[instrument.sensor](instrument, count, boards)
+        opener = partial(_OPENERS[instrument.sensor], instrument, count, boards)
+        opened = _in_time(opener, instrument.sensor)
     except ReadBackError:
         if boards.final or boards.named:
             raise
         return None
     except EnvironmentProblem as error:
-        return str(error)
+        opened = str(error)
+    # It stands within sentences: a remedy ends with a point of its own.
+    return opened.removesuffix(".") if isinstance(opened, str) else opened
+
+
+def _in_time(opener: Callable[[], PowerMeter | str], sensor: PowerSensor) -> PowerMeter | str:
+    """Return what `opener` gives, or the reason that it hangs; its thread is then left behind."""
+    answers: SimpleQueue[PowerMeter | str | BaseException] = SimpleQueue()
+
+    def answer() -> None:
+        try:
+            answers.put(opener())
+        except BaseException as error:  # noqa: BLE001  # raised again below
+            answers.put(error)
+
+    threading.Thread(target=answer, name="opens an instrument", daemon=True).start()
+    try:
+        opened = answers.get(timeout=OPENING_S)
+    except Empty:
+        return f"{sensor} does not answer within {OPENING_S:g} s"
+    if isinstance(opened, BaseException):
+        raise opened
+    return opened
 
 
 class SomeBoards:
@@ -213,6 +273,10 @@ class SomeBoards:
     def boards(self) -> tuple[Board, ...]:
         return self._boards
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return self._meter.notes
+
     def read(self, now_ns: Callable[[], int]) -> tuple[PowerSample, ...]:
         return tuple(
             replace(sample, board=self._place[sample.board])
@@ -228,17 +292,19 @@ def _only_named(meters: Sequence[PowerMeter], named: Sequence[str]) -> tuple[Pow
     """Leave the boards that are named by their UUID or its beginning; a meter without one closes.
 
     Raises:
-        UsageError: no board has such a name.
+        UsageError: a name fits no board, or several.
     """
     uuids = {board.uuid for meter in meters for board in meter.boards()}
     for name in named:
-        if meters and not any(_is_named(uuid, (name,)) for uuid in uuids):
+        fits = sorted(uuid for uuid in uuids if _is_named(uuid, (name,)))
+        if meters and len(fits) != 1:
+            what = "fits several boards" if fits else "names no board"
             raise UsageError(
                 Problem(
-                    "names no board of the instruments",
+                    f"{what} of the instruments",
                     field="--gpus",
                     found=name,
-                    expected=", ".join(sorted(uuids)),
+                    expected=f"one of {', '.join(fits or sorted(uuids))}",
                 )
             )
     kept: list[PowerMeter] = []
@@ -250,6 +316,14 @@ def _only_named(meters: Sequence[PowerMeter], named: Sequence[str]) -> tuple[Pow
         else:
             kept.append(SomeBoards(meter, dict.fromkeys(places, "by name")))
     return tuple(kept)
+
+
+def _told_twice(meters: Sequence[PowerMeter]) -> bool:
+    """Tell whether two meters have boards of one masked UUID: the same ones, or others?"""
+    masked = Counter(
+        uuid for one in meters for uuid in {board.uuid for board in one.boards()} if is_masked(uuid)
+    )
+    return any(times > 1 for times in masked.values())
 
 
 def _as_primary(meter: PowerMeter, primary: Sequence[PowerMeter]) -> PowerMeter:

@@ -98,6 +98,7 @@ class RaplMeter:
     scope: PowerScope = "cpu"
     driver: str | None = None
     averaging_ns: int | None = None
+    notes: tuple[str, ...] = ()
 
     def __init__(self, root: Path = Path("/sys/class/powercap")) -> None:
         """Find the zones below `root` and read each once.

@@ -74,6 +74,7 @@ class RedfishMeter:
     sensor: PowerSensor = "redfish"
     scope: PowerScope = "host"
     driver: str | None = None
+    notes: tuple[str, ...] = ()
 
     def __init__(self, url: str, login: Login | None = None) -> None:
         """Find what tells the power of the chassis.

@@ -186,7 +186,7 @@ def _another_number(
             f"Name the server's boards with --gpus, from {_list(present, range(len(present)))}"
             f" ({VISIBLE} counts where it holds UUIDs, or numbers with {ORDER}=PCI_BUS_ID)."
         )
-    elif how == "by process":
+    elif how != "all there are":
         remedy = "Correct the spec, or name with --gpus every board of the server."
     return Problem(
         f"is not the number of boards, {how}",
