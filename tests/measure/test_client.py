@@ -660,7 +660,8 @@ def test_a_watcher_that_stops_the_trial_censors_what_is_open_and_drops_what_is_n
     def watch(_: int, __: Sequence[RequestRecord], still: Sequence[RequestRecord]) -> bool:
         return any(record.events >= 2 for record in still)
 
-    offered, truth = serve(Script(ttft_ms=4, interval_ms=30), planned([0, 1, 100_000]), watch=watch)
+    plan = planned([0, 1, 100_000], asked=400)  # open until they are stopped
+    offered, truth = serve(Script(ttft_ms=4, interval_ms=30), plan, watch=watch)
     assert [r.row for r in offered.records] == [0, 1]
     assert statuses(offered) == [Status.CENSORED] * 2
     assert offered.records[0].first_ns is not None
