@@ -17,19 +17,15 @@ from tokenwatt_site.modelled_claims import (
     modelled,
     no_numbers,
     number,
-    seconds,
 )
 from tokenwatt_site.pooled import absent, pooled
 from tokenwatt_site.power_log import PowerLog
 from tokenwatt_site.run import MetricClaim, Outcome
-from tokenwatt_site.spec import PowerScope, Spec
+from tokenwatt_site.spec import GPU_SCOPES, Spec
 from tokenwatt_site.trials import Evidence, Trial
 from tokenwatt_site.work import increments
 
 RECONCILED_WITHIN = 0.05
-
-_BOARDS: frozenset[PowerScope] = frozenset({"gpu", "module"})
-"""Scopes of what is an accelerator, whose energy and memory these numbers are of."""
 
 _MEASURED = ("mbu_measured", "mbu_measured_bus")
 _KEYS = (*KEYS, *_MEASURED, "mbu_engine", "bus_bandwidth", "decode_batch")
@@ -49,7 +45,7 @@ def bandwidth_claims(
     if not tops:
         return no_numbers(_KEYS, "no trial met the SLO")
     limits = Limits(spec.setup, gpu_boards([log.boards for log in _logs(evidence)]))
-    if spec.setup.power.scope not in _BOARDS:
+    if spec.setup.power.scope not in GPU_SCOPES:
         energies = ()
     parts = (
         modelled(spec, evidence, tops, energies, limits),
@@ -71,7 +67,7 @@ def bandwidth_claims(
 
 def _logs(evidence: Evidence) -> list[PowerLog]:
     logs = (evidence.power, *evidence.beside)
-    return [log for log in logs if log is not None and log.scope in _BOARDS]
+    return [log for log in logs if log is not None and log.scope in GPU_SCOPES]
 
 
 def _bus_gb_s(limits: Limits) -> float:
@@ -93,7 +89,7 @@ def _measured(evidence: Evidence, tops: Sequence[Trial], limits: Limits) -> Band
             f" {limits.setup.accelerator.count}",
         )
     try:
-        uses = [bus_use(log, *(t.epoch_ns + edge for edge in t.window_ns)) for t in tops]
+        uses = [bus_use(log, *t.window_ns_of_run) for t in tops]
     except NoFigure as why:
         return no_numbers(_MEASURED, str(why))
     if (most := max(ppm for use in uses for ppm in use.ppm)) > 1_000_000:
@@ -139,10 +135,9 @@ def _by_engine(evidence: Evidence, tops: Sequence[Trial], limits: Limits) -> Ban
     def rates() -> list[float]:
         found = []
         for t in tops:
-            start_ns, end_ns = (t.epoch_ns + edge for edge in t.window_ns)
-            rises = increments(engine, "read_mb", start_ns, end_ns)
+            rises = increments(engine, "read_mb", *t.window_ns_of_run)
             each_board = math.fsum(rise.count for rise in rises) * 1e6
-            found.append(each_board * limits.setup.accelerator.count / seconds(t))
+            found.append(each_board * limits.setup.accelerator.count / (t.length_ns / 1e9))
         return found
 
     claim = number(key, lambda: [100 * rate / limits.rated_bytes_s() for rate in rates()])

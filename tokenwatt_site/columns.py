@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -30,6 +31,18 @@ _PLAIN = re.compile(rb"(?:\[(?:null|%b)(?:,(?:null|%b))*+\]\n)*+" % ((PLAIN_INTE
 
 def encode(header: JsonValue, rows: Iterable[list[int | None]]) -> bytes:
     return canonical_bytes(header) + b"\n" + b"".join(map(line_of, rows))
+
+
+def timed_rows(samples: Iterable[Any], columns: Sequence[str]) -> Iterator[list[int | None]]:
+    """Yield the row of each sample: how long after the one before, then what `columns` name.
+
+    `columns` are those of the header; the first is of `at_ns`, the others are attributes.
+    """
+    told = attrgetter(*columns[1:])
+    previous = 0
+    for sample in samples:
+        yield [sample.at_ns - previous, *told(sample)]
+        previous = sample.at_ns
 
 
 def line_of(row: list[int | None]) -> bytes:

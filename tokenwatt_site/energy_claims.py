@@ -99,7 +99,7 @@ def energy_claims(spec: Spec, evidence: Evidence, tops: Sequence[Trial]) -> Ener
         boards=tuple(
             claim
             for trial, energy in zip(tops, energies, strict=True)
-            for claim in board_claims(log, trial.repeat, energy, *_span(trial))
+            for claim in board_claims(log, trial.repeat, energy, *trial.window_ns_of_run)
         ),
         outcomes=(*_outcomes(evidence, log, tops, energies, idles), *outcomes),
         energies=energies,
@@ -130,21 +130,11 @@ def _energy(log: PowerLog, trial: Trial, idles: Mapping[int, Idle]) -> WindowEne
     idle = idles.get(trial.repeat)
     if idle is None or not idle.least_mw:
         return energy
-    return held_against_idle(log, energy, _length_ns(trial), idle.least_mw)
+    return held_against_idle(log, energy, trial.length_ns, idle.least_mw)
 
 
 def _read(log: PowerLog, trial: Trial) -> WindowEnergy:
-    return window_energy(log, *_span(trial), max_gap_ns=MAX_GAP_PERIODS * log.period_ns)
-
-
-def _span(trial: Trial) -> tuple[int, int]:
-    start_ns, end_ns = trial.window_ns
-    return trial.epoch_ns + start_ns, trial.epoch_ns + end_ns
-
-
-def _length_ns(trial: Trial) -> int:
-    start_ns, end_ns = trial.window_ns
-    return end_ns - start_ns
+    return window_energy(log, *trial.window_ns_of_run, max_gap_ns=MAX_GAP_PERIODS * log.period_ns)
 
 
 def _without(
@@ -213,7 +203,7 @@ def _above_idle(
         idle = idles.get(trial.repeat, NOT_MEASURED)
         if idle.power_mw is None:
             return absent(key, _why(trial, idle.findings, idle.reason))
-        above.append(total - idle.power_mw * _length_ns(trial) / 1e12)
+        above.append(total - idle.power_mw * trial.length_ns / 1e12)
     if min(above) <= 0:
         return absent(key, "the boards drew no more in the window than without a request")
     return _over(key, above, tokens, "no output token came in the window")
@@ -225,7 +215,7 @@ def _watts(
     if none := _without(tops, energies, ENERGY_KEYS[5:]):
         return (none[0].model_copy(update={"label": label}), none[1])
     watts = [
-        (energy.mean_power_mw(_length_ns(trial)) or 0.0) / 1e3
+        (energy.mean_power_mw(trial.length_ns) or 0.0) / 1e3
         for trial, energy in zip(tops, energies, strict=True)
     ]
     limits = [board.limit_mw for board in log.boards]
@@ -268,7 +258,7 @@ def _told(key: str, trial: Trial, findings: Sequence[Finding]) -> Iterator[Outco
 
 
 def _drifted(log: PowerLog, trial: Trial) -> Iterator[Finding]:
-    drift = power_drift(log, *_span(trial), max_gap_ns=MAX_GAP_PERIODS * log.period_ns)
+    drift = power_drift(log, *trial.window_ns_of_run, max_gap_ns=MAX_GAP_PERIODS * log.period_ns)
     if drift is not None and not drift.steady:
         yield Finding(
             "warn",
@@ -279,12 +269,11 @@ def _drifted(log: PowerLog, trial: Trial) -> Iterator[Finding]:
 
 def _other_instruments(evidence: Evidence, log: PowerLog, trial: Trial) -> Iterator[Finding]:
     """Say where another instrument of the same boards comes to another energy."""
-    ours = _read(log, trial).energy_mj
     boards = {board.uuid for board in log.boards}
     for other in evidence.beside:
         if other.scope != log.scope or {board.uuid for board in other.boards} != boards:
             continue
-        theirs = _read(other, trial).energy_mj
+        ours, theirs = _read(log, trial).energy_mj, _read(other, trial).energy_mj
         if ours and theirs and abs(gap := theirs / ours - 1) > RECONCILED_WITHIN:
             text = f"{other.sensor} and {log.sensor} differ by {gap:+.1%} over the same boards"
             yield Finding("not reconciled", text)
@@ -320,6 +309,6 @@ def _power_beside(
             if energy.energy_mj is None:
                 reason = reason or _why(trial, energy.findings)
         millijoules = math.fsum(energy.energy_mj or 0.0 for energy in energies)
-        watts.append(millijoules * 1e6 / _length_ns(trial))
+        watts.append(millijoules * 1e6 / trial.length_ns)
     claim = pooled(key, watts) if reason is None else absent(key, reason)
     return claim, tuple(outcomes)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from tokenwatt_site.columns import check_row, decode, encode, expect, read_header
+from tokenwatt_site.columns import check_row, decode, encode, expect, read_header, timed_rows
 from tokenwatt_site.schema import Line, Model
 
 # History of the format. 1: first.
@@ -79,25 +78,9 @@ _NULLABLE = set(range(1, len(_COLUMNS)))
 
 def encode_engine(log: EngineLog) -> bytes:
     """Return the uncompressed evidence bytes of an engine log."""
-
-    def rows() -> Iterator[list[int | None]]:
-        previous = 0
-        for s in log.samples:
-            yield [
-                s.at_ns - previous,
-                s.steps,
-                s.prompt_tokens,
-                s.output_tokens,
-                s.running,
-                s.waiting,
-                s.kv_ppm,
-                s.read_mb,
-            ]
-            previous = s.at_ns
-
     return encode(
         {"format": ENGINE_FORMAT, "columns": list(_COLUMNS), "names": log.names},
-        rows(),
+        timed_rows(log.samples, _COLUMNS),
     )
 
 

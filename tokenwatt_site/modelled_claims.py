@@ -46,11 +46,6 @@ def number(key: str, values: Callable[[], list[float]], qualifier: str = "") -> 
         return absent(key, str(why), label)
 
 
-def seconds(trial: Trial) -> float:
-    start_ns, end_ns = trial.window_ns
-    return (end_ns - start_ns) / 1e9
-
-
 def modelled(
     spec: Spec,
     evidence: Evidence,
@@ -66,7 +61,7 @@ def modelled(
     works, outcomes = _works(evidence, tops, layout)
     rate = number(
         "step_rate",
-        lambda: [w.steps / seconds(t) for w, t in zip(works, tops, strict=True)],
+        lambda: [w.steps / (t.length_ns / 1e9) for w, t in zip(works, tops, strict=True)],
         f", by {works[0].counted}",
     )
     try:

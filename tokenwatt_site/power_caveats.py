@@ -8,7 +8,7 @@ from tokenwatt_site.canonical import JsonValue
 from tokenwatt_site.energy import WindowEnergy
 from tokenwatt_site.power_log import Board, PowerLog
 from tokenwatt_site.run import NotCovered
-from tokenwatt_site.spec import EXPORTED_SENSORS, PowerSensor, Spec
+from tokenwatt_site.spec import EXPORTED_SENSORS, GPU_SCOPES, PowerSensor, Spec
 from tokenwatt_site.trials import Evidence
 
 GAIN_ERROR_PERCENT = 5
@@ -28,7 +28,7 @@ def power_caveats(
         *_of_meters(log, energies),
         *_of_readings(spec, log, energies),
         *_of_instruments(evidence),
-        *(_of_boards(log.boards) if log.scope in {"gpu", "module"} else ()),
+        *(_of_boards(log.boards) if log.scope in GPU_SCOPES else ()),
     )
     return tuple(NotCovered(what=what, why=why) for what, why in told)
 

@@ -5,7 +5,7 @@ A board is whatever the instrument tells apart: a GPU, a module, a processor pac
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from tokenwatt_site.columns import check_row, decode, encode, expect, read_header
+from tokenwatt_site.columns import check_row, decode, encode, expect, read_header, timed_rows
 from tokenwatt_site.errors import InputError, Problem
 from tokenwatt_site.schema import Line, Model
 from tokenwatt_site.spec import PowerScope, PowerSensor
@@ -203,24 +203,6 @@ _NULLABLE = set(range(2, len(_COLUMNS)))
 
 def encode_power(log: PowerLog) -> bytes:
     """Return the uncompressed evidence bytes of a power log."""
-
-    def rows() -> Iterator[list[int | None]]:
-        previous = 0
-        for s in log.samples:
-            yield [
-                s.at_ns - previous,
-                s.board,
-                s.power_mw,
-                s.energy_mj,
-                s.instant_mw,
-                s.dram_ppm,
-                s.sm_mhz,
-                s.memory_mhz,
-                s.reasons,
-                s.celsius,
-            ]
-            previous = s.at_ns
-
     header = {
         "format": POWER_FORMAT,
         "columns": list(_COLUMNS),
@@ -231,7 +213,7 @@ def encode_power(log: PowerLog) -> bytes:
         "boards": [board.to_json() for board in log.boards],
         "spans": [span.to_json() for span in log.spans],
     }
-    return encode(header, rows())
+    return encode(header, timed_rows(log.samples, _COLUMNS))
 
 
 def decode_power(data: bytes, *, source: str) -> PowerLog:

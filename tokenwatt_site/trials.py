@@ -124,6 +124,18 @@ class Trial:
         return self.due_ns[rows.start], self.due_ns[rows.stop - 1]
 
     @property
+    def window_ns_of_run(self) -> tuple[int, int]:
+        """The window on the clock of `epoch_ns`, which is that of all instruments."""
+        start_ns, end_ns = self.window_ns
+        return self.epoch_ns + start_ns, self.epoch_ns + end_ns
+
+    @property
+    def length_ns(self) -> int:
+        """Of the window."""
+        start_ns, end_ns = self.window_ns
+        return end_ns - start_ns
+
+    @property
     def stopped_early(self) -> bool:
         """Whether it ended before its last scored request did."""
         scored = self.scored

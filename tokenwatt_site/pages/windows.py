@@ -24,7 +24,7 @@ def spans(configuration: Configuration) -> Spans:
     run = configuration.headline
     top = {(trial.repeat, trial.trial) for trial in tops(run.claims)}
     windows = tuple(
-        (trial.epoch_ns + trial.window_ns[0], trial.epoch_ns + trial.window_ns[1])
+        trial.window_ns_of_run
         for trial in read_trials(run.run.spec, run.evidence)
         if (trial.repeat, trial.number) in top
     )
