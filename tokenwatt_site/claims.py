@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from tokenwatt_site.accuracy_claims import accuracy_claims
 from tokenwatt_site.bandwidth_claims import bandwidth_claims
 from tokenwatt_site.caveats import caveats, circumstances
 from tokenwatt_site.energy_claims import energy_claims, idle_of, trial_energy
@@ -53,6 +54,7 @@ def derive(spec: Spec, evidence: Evidence) -> Claims:
     repeats, tops = _repeats(spec, trials, claimed)
     energy = energy_claims(spec, evidence, tops)
     traffic = bandwidth_claims(spec, evidence, tops, energy.energies)
+    answers = accuracy_claims(spec, evidence)
     metrics = (
         *_rates(spec, trials, repeats, tops),
         *_latencies(spec, tops),
@@ -60,7 +62,7 @@ def derive(spec: Spec, evidence: Evidence) -> Claims:
         *_cached(spec, tops),
         *energy.metrics,
         *traffic.metrics,
-        absent("accuracy", "the accuracy gate was not run: this version measures speed alone"),
+        *answers.metrics,
     )
     return Claims(
         slo_met=bool(tops) and all(r.highest_pass_urps is not None for r in repeats),
@@ -70,12 +72,16 @@ def derive(spec: Spec, evidence: Evidence) -> Claims:
         distributions=_distributions(tops),
         boards=energy.boards,
         outcomes=(*energy.outcomes, *traffic.outcomes),
+        accuracy=answers.accuracy,
+        gate=answers.gate,
+        under_load=answers.under_load,
         not_covered=(
             *caveats(spec, repeats, metrics),
             *traffic.not_covered,
             *circumstances(spec, evidence.journal, trials, evidence.trace),
             *power_caveats(spec, evidence, energy.energies),
             *host_caveats(evidence),
+            *answers.not_covered,
         ),
     )
 

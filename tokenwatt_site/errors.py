@@ -7,6 +7,7 @@ TokenwattError                  1  a defect of ours, when raised as such
 ├── EnvironmentProblem          3  the machine: engine, port, disk, permissions
 │   ├── EngineError             3  the engine did not start, died or answers wrongly
 │   └── ReadBackError           3  what the engine tells differs from the spec
+├── GateFailed                  4  measured and written, and its answers are worse than allowed
 ├── InvalidMeasurement          5  the measurement ran and cannot be used
 ├── VerificationError           6  a run file that does not prove what it says
 └── Interrupted               130  stopped by the user; what was measured is kept
@@ -22,6 +23,7 @@ from typing import ClassVar
 __all__ = [
     "EngineError",
     "EnvironmentProblem",
+    "GateFailed",
     "InputError",
     "Interrupted",
     "InvalidMeasurement",
@@ -90,6 +92,10 @@ class EngineError(EnvironmentProblem):
 
 class ReadBackError(EnvironmentProblem):
     pass
+
+
+class GateFailed(TokenwattError):
+    exit_code = 4
 
 
 class InvalidMeasurement(TokenwattError):

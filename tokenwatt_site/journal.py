@@ -20,7 +20,17 @@ from tokenwatt_site.errors import EnvironmentProblem, InputError, Problem
 from tokenwatt_site.schema import Model, Sha256
 
 Event: TypeAlias = Literal[
-    "open", "launch", "idle", "trial_start", "trial_end", "repeat_end", "interrupted", "close"
+    "open",
+    "launch",
+    "idle",
+    "trial_start",
+    "trial_end",
+    "repeat_end",
+    "under_load",
+    "accuracy_start",
+    "accuracy_end",
+    "interrupted",
+    "close",
 ]
 
 MAX_LINES = 20_000

@@ -350,11 +350,32 @@ _ALL = (
     Metric(
         "accuracy",
         "Accuracy",
-        "% correct",
+        "%",
         "higher",
         "arithmetic",
         1,
-        "Share of the gate's questions answered correctly by the same server in the same launch.",
+        "Share of the task's questions that were answered right; a question without an answer is"
+        " wrong. Its interval (Wilson, 95%) is of the questions, not of launches.",
+    ),
+    Metric(
+        "accuracy_drop",
+        "Accuracy drop from the reference",
+        "points",
+        "lower",
+        "arithmetic",
+        2,
+        "Points of 100 by which the score is below the reference's on the same questions, with the"
+        " score interval of a paired difference (Tango, 95%). Negative: above it.",
+    ),
+    Metric(
+        "load_difference",
+        "Answers that differ under load",
+        "%",
+        "lower",
+        "arithmetic",
+        1,
+        "Share of the answers compared whose text under load is not that of the same prompt asked"
+        " alone; greedy, so an engine that computes the same at any load has 0.",
     ),
 )
 

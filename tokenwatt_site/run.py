@@ -142,6 +142,88 @@ class NotCovered(Model):
     why: str
 
 
+class AccuracyClaim(Model):
+    """How the questions of the gate's task were answered in one repeat.
+
+    `low` and `high` are the 95% interval (Wilson) of `percent`. `unanswered` are wrong, and among
+    the others are those that were cut at the most tokens (`truncated`), gave nothing that the
+    filter could take (`unextracted`), or are wrong on sight: `empty`, `repetitive` (one piece over
+    and over) or with `markers` of a chat template in the text. `parts` is in how many sittings they
+    were asked, `same_launch` whether all of them were of the launch that was loaded before; null:
+    the engine does not tell.
+    """
+
+    repeat: int
+    questions: int
+    correct: int
+    percent: float
+    low: float
+    high: float
+    unanswered: int
+    truncated: int
+    unextracted: int
+    empty: int
+    repetitive: int
+    markers: int
+    mean_tokens: float | None
+    parts: int
+    same_launch: bool | None
+
+
+GateOutcome: TypeAlias = Literal[
+    "passed", "failed", "inconclusive", "reference", "no reference", "not run", "none"
+]
+
+
+class GateClaim(Model):
+    """What the accuracy gate says, in a word and in a sentence.
+
+    "reference": this run is what others are compared with. "none": no gate was asked for. "not
+    run": one was, and there are no answers. Drops are in points of 100, with their 95% interval; where
+    several repeats were asked, of the one that came out worst. `worse` questions were right in the
+    reference alone, `better` in this run alone. `questions_needed` would settle what is
+    inconclusive, with 80%; null: none would, or it is settled.
+    """
+
+    outcome: GateOutcome
+    text: str
+    reference_run: str | None = None
+    reference_configuration: str | None = None
+    reference_percent: float | None = None
+    repeat: int | None = None
+    paired: int | None = None
+    worse: int | None = None
+    better: int | None = None
+    drop_points: float | None = None
+    drop_low: float | None = None
+    drop_high: float | None = None
+    p_value: float | None = None
+    questions_needed: int | None = None
+
+
+class UnderLoadClaim(Model):
+    """Answers of one trial that differ from those to the same prompts asked alone.
+
+    `differing` of `compared` differ, with the 95% interval (Wilson) of their share in percent;
+    `differing_alone` of `compared_alone` prompts gave two texts when asked alone twice.
+    `same_percent` is the median, over those that differ under load, of the share of the text before
+    the first difference.
+    """
+
+    repeat: int
+    trial: int
+    rate_urps: int
+    compared: int
+    differing: int
+    percent: float | None
+    low: float | None
+    high: float | None
+    compared_alone: int
+    differing_alone: int
+    same_percent: float | None
+    cached: bool
+
+
 class Claims(Model):
     """Everything that `claims.derive` makes. Nothing else is published as a number."""
 
@@ -152,6 +234,9 @@ class Claims(Model):
     distributions: tuple[Distribution, ...]
     boards: tuple[BoardClaim, ...]
     outcomes: tuple[Outcome, ...]
+    accuracy: tuple[AccuracyClaim, ...]
+    gate: GateClaim
+    under_load: tuple[UnderLoadClaim, ...]
     not_covered: tuple[NotCovered, ...]
 
     @property

@@ -22,6 +22,7 @@ from pydantic import (
     model_validator,
 )
 
+from tokenwatt_site.accuracy_spec import NO_TASK, AccuracyGate, AccuracyPlan
 from tokenwatt_site.canonical import (
     JsonValue,
     Lines,
@@ -226,15 +227,6 @@ class Instrument(Model):
         return self
 
 
-class AccuracyGate(Model):
-    """Which task the same server must pass. `task: none` says that no gate is asked for."""
-
-    task: Line
-    shots: Annotated[int, Field(ge=0)]
-    questions: Annotated[int, Field(ge=0)] | NotRecorded
-    max_drop_points: Annotated[float, Field(ge=0)]
-
-
 class Setup(GrowingModel):
     """The identity of a configuration. `input_tokens` of a conversation are a turn's new tokens."""
 
@@ -411,6 +403,18 @@ class Spec(Model):
     protocol: Protocol
     trace: Annotated[str, Field(max_length=200), AfterValidator(_below_the_spec)] | None = None
     instruments: Annotated[tuple[Instrument, ...], Field(max_length=64)] = ()
+    accuracy: AccuracyPlan = AccuracyPlan()
+
+    @model_validator(mode="after")
+    def _accuracy_within_the_plan(self) -> Spec:
+        gate, plan = self.setup.accuracy_gate, self.accuracy
+        if gate.task == NO_TASK and plan != AccuracyPlan():
+            raise ValueError("accuracy says how a task is asked; setup.accuracy_gate.task is none")
+        if plan.repeats > self.protocol.repeats:
+            raise ValueError("accuracy.repeats is above protocol.repeats")
+        if gate.asked is not None and gate.asked.api != self.endpoint.api:
+            raise ValueError("setup.accuracy_gate.asked.api is not endpoint.api")
+        return self
 
     @model_validator(mode="after")
     def _launchable(self) -> Spec:

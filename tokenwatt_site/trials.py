@@ -14,6 +14,7 @@ from typing import Literal
 
 from pydantic import ValidationError
 
+from tokenwatt_site.accuracy_log import AccuracyLog
 from tokenwatt_site.canonical import JsonValue, canonical_bytes
 from tokenwatt_site.engine_log import EngineLog
 from tokenwatt_site.errors import InputError, Problem
@@ -25,6 +26,7 @@ from tokenwatt_site.records import RequestRecord, Status
 from tokenwatt_site.run import SIMULATED_ENGINE, SelfTest
 from tokenwatt_site.spec import Objective, Spec
 from tokenwatt_site.trace import Trace
+from tokenwatt_site.under_load_log import UnderLoadLog
 from tokenwatt_site.workload import Realisation, workload_of
 
 
@@ -40,6 +42,9 @@ class Evidence:
         beside: what other instruments read, each with its own scope.
         engine: the engine's own counters; None where it exports none.
         model: the model's own files; None where the spec names none.
+        accuracy: answers to the gate's task; None where none were asked for.
+        reference: those of the run that they are compared with; None where there is none.
+        under_load: answers under load held against the same alone; None where none were.
     """
 
     journal: tuple[Entry, ...]
@@ -49,6 +54,9 @@ class Evidence:
     beside: tuple[PowerLog, ...] = ()
     engine: EngineLog | None = None
     model: ModelDocument | None = None
+    accuracy: AccuracyLog | None = None
+    reference: AccuracyLog | None = None
+    under_load: UnderLoadLog | None = None
 
 
 _NO_FAILURE = frozenset({Status.OK, Status.CENSORED})

@@ -54,6 +54,8 @@ _GROUPS = {
     "power_limit_share": "Distance to the limits",
     "dram_energy_share": "Distance to the limits",
     "accuracy": "Accuracy",
+    "accuracy_drop": "Accuracy",
+    "load_difference": "Answers under load",
 }
 
 
