@@ -350,7 +350,7 @@ _ALL = (
     Metric(
         "accuracy",
         "Accuracy",
-        "%",
+        "% correct",
         "higher",
         "arithmetic",
         1,

@@ -179,9 +179,9 @@ class GateClaim(Model):
     """What the accuracy gate says, in a word and in a sentence.
 
     "reference": this run is what others are compared with. "none": no gate was asked for. "not
-    run": one was, and there are no answers. Drops are in points of 100, with their 95% interval; where
-    several repeats were asked, of the one that came out worst. `worse` questions were right in the
-    reference alone, `better` in this run alone. `questions_needed` would settle what is
+    run": one was, and there are no answers. Drops are in points of 100, with their 95% interval;
+    where several repeats were asked, of the one that came out worst. `worse` questions were right
+    in the reference alone, `better` in this run alone. `questions_needed` would settle what is
     inconclusive, with 80%; null: none would, or it is settled.
     """
 
