@@ -140,8 +140,8 @@ def _of_requests(spec: Spec, trials: Sequence[Trial]) -> Iterator[tuple[str, str
         yield (
             "An engine filled before the first scored request",
             (
-                f"The shortest lead-in took {min(fills) / 1e9:.0f} s; twice the longest answer at"
-                f" the TPOT limit is {fill_ns(spec) / 1e9:.0f} s."
+                f"The shortest lead-in took {min(fills) / 1e9:.1f} s; twice the longest answer at"
+                f" the TPOT limit is {fill_ns(spec) / 1e9:.1f} s."
             ),
         )
 

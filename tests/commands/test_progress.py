@@ -29,10 +29,15 @@ def test_what_runs_is_told_with_rate_counts_and_each_objective_against_its_limit
         ("in flight", "12"),
         ("scored", "40/100"),
         ("TTFT p99", "1,234 of 2,000 ms"),
-        ("TPOT p99", "- of 50 ms"),
+        ("TPOT p99", "- of 50.0 ms"),
         ("verdict so far", "undecided"),
         ("about", "40 s left in this repeat"),
     ]
+
+
+def test_a_small_limit_and_what_is_near_it_keep_a_decimal():
+    near = replace(HALF, objectives=(("TPOT p99", 3.26, 3.5),))
+    assert dict(cells(near))["TPOT p99"] == "3.3 of 3.5 ms"
 
 
 def test_each_trial_still_to_come_takes_three_quarters_of_this_one():

@@ -17,8 +17,10 @@ def cells(p: Progress) -> list[tuple[str, str]]:
         ("scored", f"{p.scored_done}/{p.scored}"),
     ]
     for label, value, limit in p.objectives:
-        now = "-" if value is None else f"{value:,.0f}"
-        shown.append((label, f"{now} of {limit:,.0f} ms"))
+        # A limit of 3.5 ms and 3.3 of it are not "3 of 4 ms".
+        decimals = 0 if limit >= 100 else 1
+        now = "-" if value is None else f"{value:,.{decimals}f}"
+        shown.append((label, f"{now} of {limit:,.{decimals}f} ms"))
     return [
         *shown,
         ("verdict so far", p.outcome.lower()),
