@@ -333,7 +333,7 @@ def test_b17_an_unknown_device_gets_no_percentage() -> None:
 
 @pytest.mark.parametrize(
     ("boards", "step_ms", "words"),
-    [((H200,), 10, "100.4% of bus x clock"), ((), 9, "114.3% of the rated bandwidth")],
+    [((H200,), 10, "100.4% of bus × clock"), ((), 9, "114.3% of the rated bandwidth")],
 )
 def test_b16_modelled_reads_beyond_the_memory_are_withheld_with_the_reason(
     boards: tuple[Board, ...], step_ms: int, words: str

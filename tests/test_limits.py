@@ -82,7 +82,7 @@ def test_bus_and_clock_are_known_of_all_boards_or_not_at_all(
     ("boards", "bytes_s", "said"),
     [
         ((H200, H200), 9.8e12, None),
-        ((H200, H200), 9.9e12, "100.7% of bus x clock"),
+        ((H200, H200), 9.9e12, "100.7% of bus × clock"),
         ((), 9.9e12, None),
         ((), 10.2e12, "106.2% of the rated bandwidth"),
     ],

@@ -1,4 +1,4 @@
-"""What the boards of a setup could do at most: by their data sheet, and by bus x clock."""
+"""What the boards of a setup could do at most: by their data sheet, and by bus × clock."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tokenwatt_site.power_log import Board
 from tokenwatt_site.spec import NOT_RECORDED, Setup
 
 MAX_OF_RATED = 1.05
-"""Where bus x clock is not known: data sheets are rounded, and boards run a little above them."""
+"""Where bus × clock is not known: data sheets are rounded, and boards run a little above them."""
 
 SHEETS_AGREE_WITHIN = 0.01
 
@@ -44,7 +44,7 @@ class Limits:
         return board.count * rated * 1e9
 
     def bus_bytes_s(self) -> float:
-        """Return bus x clock.
+        """Return bus × clock.
 
         Raises:
             NoFigure: a board did not tell it, or other boards were read than the setup has.
@@ -76,7 +76,7 @@ class Limits:
     def above_memory(self, bytes_s: float) -> str | None:
         """Say in words by how much this is more than the memory can do; None: it is not."""
         for limit, name, most in (
-            (self.bus_bytes_s, "bus x clock", 1.0),
+            (self.bus_bytes_s, "bus × clock", 1.0),
             (self.rated_bytes_s, "the rated bandwidth", MAX_OF_RATED),
         ):
             try:

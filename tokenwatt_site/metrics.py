@@ -232,8 +232,8 @@ _ALL = (
     ),
     Metric(
         "mbu_bus",
-        "MBU of bus x clock",
-        "% of bus x clock",
+        "MBU of bus × clock",
+        "% of bus × clock",
         "higher",
         "arithmetic",
         0,
@@ -252,8 +252,8 @@ _ALL = (
     ),
     Metric(
         "mbu_measured_bus",
-        "Measured memory traffic of bus x clock",
-        "% of bus x clock",
+        "Measured memory traffic of bus × clock",
+        "% of bus × clock",
         "neither",
         "arithmetic",
         0,
@@ -271,7 +271,7 @@ _ALL = (
     ),
     Metric(
         "bus_bandwidth",
-        "Memory bandwidth by bus x clock",
+        "Memory bandwidth by bus × clock",
         "GB/s per board",
         "neither",
         "arithmetic",

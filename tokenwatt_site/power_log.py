@@ -62,7 +62,7 @@ class Board(Model):
 
     @property
     def bus_bytes_s(self) -> int | None:
-        """Bytes per second of bus x clock, both edges of the clock; None: not known."""
+        """Bytes per second of bus × clock, both edges of the clock; None: not known."""
         if not self.bus_bits or not self.memory_mhz:
             return None
         return self.bus_bits * 2 * self.memory_mhz * 1_000_000 // 8

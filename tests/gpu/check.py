@@ -156,7 +156,7 @@ def table(found: dict[str, Any]) -> str:
         ("counter is refreshed every", text(found["counter_period_ns"], 1e-6, "ms")),
         ("average power is halfway after", text(found["average_half_rise_ns"], 1e-6, "ms")),
         ("momentary power is halfway after", text(found["instant_half_rise_ns"], 1e-6, "ms")),
-        ("bus x clock", text(found["bus_bytes_s"], 1e-12, "TB/s")),
+        ("bus × clock", text(found["bus_bytes_s"], 1e-12, "TB/s")),
         *(
             (f"100% of GPM, by {name}", text(value, 1e-12, "TB/s"))
             for name, value in found["full_bus_bytes_s"].items()

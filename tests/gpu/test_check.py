@@ -71,7 +71,7 @@ def test_the_script_finds_what_the_scripted_board_is(
     )
     assert machine.now_ns() < 150e9
     lines = check.table(json.loads(json.dumps(found)))
-    assert "bus x clock                       4.917 TB/s\n" in lines
+    assert "bus × clock                       4.917 TB/s\n" in lines
     assert "momentary power is halfway after  none\n" in lines
 
 

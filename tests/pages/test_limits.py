@@ -112,7 +112,7 @@ def test_b16_traffic_above_the_rated_bandwidth_is_drawn_as_it_is(energetic: Conf
 def test_b16_a_withheld_figure_has_its_words_and_the_measured_one_stays(
     energetic: Configuration,
 ) -> None:
-    why = "the model reads 112% of bus x clock"
+    why = "the model reads 112% of bus × clock"
     metrics = with_metrics(energetic.claims, number("mbu", None, reason=f"withheld: {why}"))
     outcome = Outcome(key="mbu", level="withheld", text=why)
     figure = limits.traffic(told(energetic, metrics=metrics, outcomes=(outcome,)))

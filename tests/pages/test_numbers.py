@@ -173,11 +173,11 @@ def test_a_share_of_the_bandwidth_says_how_it_was_come_by(energetic: Configurati
     }
     assert against == {
         "Decode bandwidth utilization (MBU)": "modelled",
-        "MBU of bus x clock": "modelled",
+        "MBU of bus × clock": "modelled",
         "Measured memory traffic": "measured by the boards",
-        "Measured memory traffic of bus x clock": "measured by the boards",
+        "Measured memory traffic of bus × clock": "measured by the boards",
         "MBU by the engine's own estimate": "",
-        "Memory bandwidth by bus x clock": "",
+        "Memory bandwidth by bus × clock": "",
     }
 
 
@@ -211,7 +211,7 @@ def test_a_reason_that_several_numbers_are_missing_for_is_written_once(
     none = [number(key, None, reason=why) for key in ("mbu", "mbu_bus", "step_read")]
     changed = told(energetic, metrics=with_metrics(energetic.claims, *none))
     assert row_of(changed, "Decode bandwidth utilization (MBU)").value == f"not measured: {why}"
-    for label in ("MBU of bus x clock", "Read per step"):
+    for label in ("MBU of bus × clock", "Read per step"):
         row = row_of(changed, label)
         assert row.value == "not measured: as for Decode bandwidth utilization (MBU)"
 
@@ -226,5 +226,5 @@ def test_a_check_of_physics_marks_its_number_wherever_it_stands(energetic: Confi
     marked = told(energetic, outcomes=said, metrics=metrics)
     assert row_of(marked, "GPU board power").marks == ("Warning",)
     assert "Warning: see below" in key_lines(marked)["GPU board power"]
-    row = row_of(marked, "MBU of bus x clock")
+    row = row_of(marked, "MBU of bus × clock")
     assert (row.kind, row.value, row.marks) == ("missing", "withheld: 112%", ("Withheld",))

@@ -6,7 +6,7 @@ from tokenwatt_site.pages import outcomes
 from tokenwatt_site.run import Claims, Outcome
 
 WARN = Outcome(key="board_power", level="warn", text="drew 1.07 x its limit")
-WITHHELD = Outcome(key="mbu", level="withheld", text="112% of bus x clock")
+WITHHELD = Outcome(key="mbu", level="withheld", text="112% of bus × clock")
 INVALID = Outcome(key="joules_per_token", level="INVALID", text="the counter ran backwards")
 
 
@@ -22,7 +22,7 @@ def test_the_gravest_is_listed_first_and_the_same_words_once(demo: Configuration
 
 def test_a_number_that_was_barred_says_what_barred_it(demo: Configuration) -> None:
     claims = claims_with(demo, WITHHELD)
-    assert outcomes.why(claims, number("mbu", None, reason="x")) == "withheld: 112% of bus x clock"
+    assert outcomes.why(claims, number("mbu", None, reason="x")) == "withheld: 112% of bus × clock"
     assert outcomes.why(claims, number("mbu_bus", None, reason="x")) == "not measured: x"
 
 

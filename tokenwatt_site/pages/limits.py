@@ -185,7 +185,7 @@ _SOURCES = ("mbu", "mbu_measured", "mbu_engine")
 
 
 def _of_the_bus(claims: Claims) -> Iterator[str]:
-    """Yield what the same traffic is of bus x clock, and what the two sides leave between them."""
+    """Yield what the same traffic is of bus × clock, and what the two sides leave between them."""
     found = {
         word: outcomes.find(claims, key)
         for word, key in (("modelled", "mbu_bus"), ("measured", "mbu_measured_bus"))
