@@ -2,15 +2,16 @@
 
 Everything needed to go on after an interruption is in the journal and beside it, so a session is
 resumed by opening the same folder again. A repeat is one launch: one that was broken off is done
-again from its start, and its trials stay in the journal.
+again from its start, and its trials stay in the journal. When its trials are done, the same launch
+is asked what the accuracy gate asks; what is missing of that is asked later, without the trials.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -20,15 +21,20 @@ from tokenwatt_site.errors import (
     Interrupted,
     InvalidMeasurement,
     Problem,
+    UsageError,
 )
 from tokenwatt_site.goodput import bracket
 from tokenwatt_site.journal import Entry
 from tokenwatt_site.measure import search
+from tokenwatt_site.measure.accuracy.loaded import compare_alone
+from tokenwatt_site.measure.accuracy.reference_run import Reference
+from tokenwatt_site.measure.accuracy.sitting import Scorer, Sittings, repeats_due
+from tokenwatt_site.measure.accuracy.task import Task
 from tokenwatt_site.measure.begun import begin
 from tokenwatt_site.measure.client import Target
 from tokenwatt_site.measure.clock import utc_now
 from tokenwatt_site.measure.credential import authorisation
-from tokenwatt_site.measure.endpoint import read_back
+from tokenwatt_site.measure.endpoint import EngineFacts, read_back
 from tokenwatt_site.measure.engine import RunningEngine, attach, launch
 from tokenwatt_site.measure.headroom import held_text, require_start
 from tokenwatt_site.measure.instruments import Instruments
@@ -40,10 +46,11 @@ from tokenwatt_site.measure.workfolder import Measured, WorkFolder, require_same
 from tokenwatt_site.model_shape.document import ModelDocument, headers_digest
 from tokenwatt_site.prompts import Prompts, Words, trial_key
 from tokenwatt_site.records import Status
-from tokenwatt_site.run import SelfTest
+from tokenwatt_site.run import ReadBack, SelfTest
 from tokenwatt_site.spec import Spec
 from tokenwatt_site.trace import Trace
 from tokenwatt_site.trials import Trial, read_trials
+from tokenwatt_site.under_load_log import sampled_rows
 from tokenwatt_site.validity import Fault, fault, highest_rate_urps, require_playable, verdict
 from tokenwatt_site.workload import Realisation, workload_of
 
@@ -73,6 +80,9 @@ def measure(
     *,
     model: ModelDocument | None = None,
     gpus: Sequence[str] = (),
+    task: Task | None = None,
+    scorer: Scorer | None = None,
+    reference: Reference | None = None,
 ) -> Measured:
     """Run the protocol of `spec`, or what is missing of it, in `folder`.
 
@@ -83,10 +93,14 @@ def measure(
         trace: the trace that `spec` plays; may be left out where `folder` has it already.
         model: the files of `endpoint.model_files`; as `trace`.
         gpus: boards of the engine, by UUID; left out where `folder` has a measurement.
+        task: what the accuracy gate asks; left out where it asks nothing, or all answers are there.
+        scorer: scores the replies to `task`, and goes with it.
+        reference: whose answers they are compared with; as `gpus`.
 
     Raises:
         UsageError: the variable of a key, user or password is not set, no board has such a name, or
-            the trace is not the one of the spec or too short; nothing is begun.
+            the trace is not the one of the spec or too short, or a task is due and not given; nothing
+            is begun.
         EnvironmentProblem: engine, disk or machine; what was measured is kept in `folder`.
         InvalidMeasurement: the same rate was INVALID MAX_INVALID times.
         Interrupted: by the user.
@@ -97,7 +111,14 @@ def measure(
             work.keep_trace(trace)
         if model is not None:
             work.keep_model(model)
-        _Session(spec, work, events, gpus).run()
+        if task is not None and scorer is not None:
+            keep, say = work.keep_answers, events.say
+            sittings = Sittings(spec, task, scorer, work.path, work.journal, keep, say)
+        elif repeats_due(spec, work.journal.lines):
+            raise UsageError(Problem("asks a task, which is not given", field=_GATE))
+        else:
+            sittings = None
+        _Session(spec, work, events, gpus, sittings, reference).run()
         return work.measured(spec)
 
 
@@ -118,6 +139,10 @@ class _Launched:
     self_test: SelfTest
     prompts: Prompts
     instruments: Instruments
+    sampled: tuple[int, ...]
+    """Rows whose answers are held against the same asked alone."""
+    texts: dict[int, Mapping[int, str]] = field(default_factory=dict)
+    """These answers under load, by trial and row: only the same launch can be asked alone."""
 
     @property
     def chat_overhead(self) -> int:
@@ -125,46 +150,129 @@ class _Launched:
 
 
 class _Session:
-    def __init__(self, spec: Spec, work: WorkFolder, events: Events, gpus: Sequence[str]) -> None:
+    def __init__(
+        self,
+        spec: Spec,
+        work: WorkFolder,
+        events: Events,
+        gpus: Sequence[str],
+        sittings: Sittings | None,
+        reference: Reference | None,
+    ) -> None:
         self._spec = spec
         self._events = events
         self._workload = workload_of(spec.setup, work.trace())
         require_playable(spec, self._workload)
         self.work = work
         self._journal = work.journal
-        self._begun = begin(spec, work, gpus, events.say)
+        self._sittings = sittings
+        self._begun = begin(spec, work, gpus, reference, events.say)
 
     def run(self) -> None:
-        """Do the repeats that have no end line yet."""
-        spec, done = self._spec, self._ended_repeats()
+        """Do the repeats that have no end line yet, and ask what has no answer yet."""
+        done = self._ended_repeats()
         try:
-            for repeat in range(1, spec.protocol.repeats + 1):
-                if repeat in done:
+            for repeat in range(1, self._spec.protocol.repeats + 1):
+                sittings = self._due(repeat)
+                if repeat not in done:
+                    self._repeat(repeat, sittings)
+                elif sittings is not None:
+                    self._sit_again(repeat, sittings)
+                else:
                     continue
-                with (
-                    self._engine() as engine,
-                    self._instruments(engine) as instruments,
-                    self._reading(instruments) as hung,
-                ):
-                    launched = self._launched(repeat, engine, instruments)
-                    self._idle(launched, "before")
-                    self._search(launched)
-                    self._idle(launched, "after")
-                self._journal.append(
-                    "repeat_end", repeat=repeat, hung=hung, notes=instruments.notes
-                )
-                if spec.endpoint.start == "attach" and repeat < spec.protocol.repeats:
-                    self._ask_for_restart(repeat)
+                if sittings is not None:
+                    sittings.score(repeat)
+                self._require_restart(repeat)
         except KeyboardInterrupt:
             self._journal.append("interrupted", why="by the user")
             raise Interrupted("interrupted") from None
         if self._journal.lines[-1].event != "close":
             self._journal.append("close")
 
-    def _ask_for_restart(self, repeat: int) -> None:
+    def _due(self, repeat: int) -> Sittings | None:
+        """Return what asks in this repeat; None: nothing is asked in it, or all is answered."""
+        if self._sittings is None or not self._sittings.is_due(repeat):
+            return None
+        return self._sittings
+
+    def _repeat(self, repeat: int, sittings: Sittings | None) -> None:
+        """Do one repeat on a launch of its own: its trials, then what is asked of the same."""
+        with self._engine() as engine:
+            with self._instruments(engine) as instruments, self._reading(instruments) as hung:
+                launched = self._launched(repeat, engine, instruments, sittings)
+                self._idle(launched, "before")
+                self._search(launched)
+                self._idle(launched, "after")
+            self._journal.append("repeat_end", repeat=repeat, hung=hung, notes=instruments.notes)
+            if repeat <= self._spec.accuracy.repeats:
+                self._under_load(launched)
+            if sittings is not None:
+                sittings.sit(repeat, engine, same_launch=True)
+
+    def _under_load(self, launched: _Launched) -> None:
+        """Ask alone what was answered in the highest passing trial; nothing where none passed."""
+        top = self._top(launched.repeat)
+        if top is None:
+            return
+        texts = launched.texts[top.number]
+        self._events.say(f"asking {len(launched.sampled)} prompts of trial {top.number} alone")
+        compared = compare_alone(
+            self._spec,
+            launched.realisation,
+            self._target(launched.engine),
+            repeat=launched.repeat,
+            trial=top.number,
+            rate_urps=top.rate_urps,
+            nonce=self._begun.nonce,
+            prompts=launched.prompts,
+            chat_overhead=launched.chat_overhead,
+            texts=texts,
+            folder=self.work.path,
+        )
+        self.work.keep_under_load(launched.repeat, compared)
+        self._journal.append("under_load", repeat=launched.repeat, trial=top.number)
+
+    def _sit_again(self, repeat: int, sittings: Sittings) -> None:
+        """Ask what has no answer yet, of the engine that was loaded or of another launch of it."""
+        if sittings.is_whole(repeat):
+            return
+        with self._engine() as engine:
+            with self._instruments(engine) as instruments:
+                self._compared(engine, instruments)
+            same = self._same_launch(repeat, engine)
+            sittings.sit(repeat, engine, same_launch=same)
+
+    def _same_launch(self, repeat: int, engine: RunningEngine) -> bool | None:
+        """Tell whether an engine is the one of a repeat's trials; None: it does not tell."""
+        if self._spec.endpoint.start == "launch":
+            return False
+        loaded = [
+            line.data["engine_started"]
+            for line in self._journal.lines
+            if line.event == "launch" and line.data["repeat"] == repeat
+        ][-1]
+        if loaded is None or engine.started is None:
+            return None
+        return bool(engine.started == loaded)
+
+    def _require_restart(self, repeat: int) -> None:
+        """See that the next repeat, if there is one, gets its own launch.
+
+        Raises:
+            EnvironmentProblem: the engine is attached, and may be the one of this repeat.
+        """
+        spec, lines = self._spec, self._journal.lines
+        sat = [
+            line.data["same_launch"]
+            for line in lines
+            if line.event == "accuracy_start" and line.data["repeat"] == repeat
+        ]
+        last = repeat == spec.protocol.repeats
+        if spec.endpoint.start == "launch" or last or sat[-1:] == [False]:
+            return
         raise EnvironmentProblem(
             Problem(
-                f"repeat {repeat} of {self._spec.protocol.repeats} is done; every repeat needs its"
+                f"repeat {repeat} of {spec.protocol.repeats} is done; every repeat needs its"
                 " own launch, and an attached engine is not ours to restart",
                 file=str(self.work.path),
                 remedy="Restart the engine, then go on.",
@@ -189,20 +297,28 @@ class _Session:
     def _instruments(self, engine: RunningEngine) -> AbstractContextManager[Instruments]:
         return closing(self._begun.instruments(self._spec, engine))
 
-    def _launched(self, repeat: int, engine: RunningEngine, instruments: Instruments) -> _Launched:
+    def _compared(
+        self, engine: RunningEngine, instruments: Instruments
+    ) -> tuple[EngineFacts, tuple[ReadBack, ...]]:
+        """Compare engine and boards with the spec and with earlier launches."""
+        if (before := self.work.boards()) is not None:
+            require_same_boards(before, instruments.boards)
+        facts = read_back(engine.url, self._spec.endpoint.api_key_variable)
+        model = self.work.model()
+        digest = headers_digest(model) if model is not None else None
+        return facts, compare(self._spec, facts, instruments.primary, digest)
+
+    def _launched(
+        self,
+        repeat: int,
+        engine: RunningEngine,
+        instruments: Instruments,
+        sittings: Sittings | None,
+    ) -> _Launched:
         """Compare the engine with the spec, and do all that goes before its trials."""
         spec, protocol = self._spec, self._spec.protocol
         require_new_launch(self._journal.lines, repeat, engine.started)
-        if (before := self.work.boards()) is not None:
-            require_same_boards(before, instruments.boards)
-        facts = read_back(engine.url, spec.endpoint.api_key_variable)
-        model = self.work.model()
-        read_back_rows = compare(
-            spec,
-            facts,
-            instruments.primary,
-            headers_digest(model) if model is not None else None,
-        )
+        facts, read_back_rows = self._compared(engine, instruments)
         # Fresh for every launch: an attached engine may still hold what an earlier one asked.
         key = trial_key(self._begun.nonce, spec.configuration_id, repeat, -self._launches())
         if spec.endpoint.prompt_kind == "text" and spec.endpoint.tokenizer is None:
@@ -215,6 +331,8 @@ class _Session:
             lambda stream, tokens: prompts.prompt(key, stream, tokens),
             counted_by=prompts.tokenizer if isinstance(prompts, Words) else None,
         )
+        if sittings is not None:
+            sittings.require_answerable(engine)
         realisation = self._workload.realisation(
             repeat, lead_in=protocol.lead_in, scored=protocol.scored, tail=protocol.tail
         )
@@ -253,7 +371,12 @@ class _Session:
                 f"repeat {repeat} starts again, on one launch: {broken_off} earlier trials stay,"
                 " INVALID"
             )
-        return _Launched(launch_line, repeat, engine, realisation, held, prompts, instruments)
+        sampled = sampled_rows(
+            self._begun.nonce, repeat, realisation.scored_rows, protocol.mode
+        )
+        return _Launched(
+            launch_line, repeat, engine, realisation, held, prompts, instruments, sampled
+        )
 
     def _launches(self) -> int:
         return sum(line.event == "launch" for line in self._journal.lines)
@@ -276,8 +399,8 @@ class _Session:
 
     def _search(self, launched: _Launched) -> None:
         protocol = self._spec.protocol
-        previous = self._highest_pass(launched.repeat - 1)
-        start = previous or round(protocol.start_rate * 1e6)
+        previous = self._top(launched.repeat - 1)
+        start = previous.rate_urps if previous else round(protocol.start_rate * 1e6)
         seen: list[tuple[int, Literal["PASS", "FAIL"]]] = []
         invalid: Counter[int] = Counter()
         silent = 0
@@ -356,7 +479,7 @@ class _Session:
         offered = run_trial(
             spec,
             launched.realisation,
-            Target.from_url(engine.url, spec.endpoint.api, spec.endpoint.api_key_variable),
+            self._target(engine),
             repeat=launched.repeat,
             trial=number,
             rate_urps=rate_urps,
@@ -372,7 +495,9 @@ class _Session:
                 start_ns - self._begun.origin_ns, end_ns - self._begun.origin_ns
             ),
             folder=self.work.path,
+            texts_of=launched.sampled,
         )
+        launched.texts[number] = offered.texts
         launched.instruments.no_window()
         self.work.keep_requests(number, offered.records)
         end = self._journal.append(
@@ -389,14 +514,22 @@ class _Session:
         trial = Trial.from_journal(launched.line, start, end, launched.realisation, offered.records)
         return trial, offered.errors
 
-    def _highest_pass(self, repeat: int) -> int | None:
+    def _target(self, engine: RunningEngine) -> Target:
+        endpoint = self._spec.endpoint
+        return Target.from_url(engine.url, endpoint.api, endpoint.api_key_variable)
+
+    def _top(self, repeat: int) -> Trial | None:
+        """Return the trial at the highest passing rate of a repeat; None: none passed."""
         rates: dict[str, list[int]] = {"PASS": [], "FAIL": [], "INVALID": []}
-        if repeat < 1:
-            return None
+        passed: dict[int, Trial] = {}
         for trial in read_trials(self._spec, self.work.evidence()):
             if trial.repeat == repeat:
-                rates[verdict(self._spec, trial)[0]].append(trial.rate_urps)
-        return bracket(rates["PASS"], rates["FAIL"])[0]
+                outcome, _ = verdict(self._spec, trial)
+                rates[outcome].append(trial.rate_urps)
+                if outcome == "PASS":
+                    passed.setdefault(trial.rate_urps, trial)
+        highest, _ = bracket(rates["PASS"], rates["FAIL"])
+        return None if highest is None else passed[highest]
 
     @contextmanager
     def _reading(self, instruments: Instruments) -> Iterator[list[str]]:
