@@ -124,7 +124,7 @@ class Lab:
         failed = sum(record.status is not Status.OK for record in records)
         errors = (f"{failed} x HTTP 500",) if failed else ()
         client = (self.cpu_ns, 10_000, self.clock_step_ns)
-        return Offered(tuple(records), epoch, "kernel", errors, 0, 1, *client)
+        return Offered(tuple(records), epoch, "kernel", errors, 0, 1, *client, {})
 
 
 @pytest.fixture
