@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from tokenwatt_site.accuracy_log import FORMAT, AccuracyLog, Answer, Header
+from tokenwatt_site.accuracy_log import FORMAT, AccuracyLog, Answer, Header, kept_text, text_digest
 from tokenwatt_site.answer_flags import flags_of
-from tokenwatt_site.canonical import sha256_hex
 from tokenwatt_site.errors import EngineError
 from tokenwatt_site.journal import Entry, Journal
 from tokenwatt_site.measure.accuracy.asking import ask
@@ -33,6 +32,27 @@ def repeats_due(spec: Spec, lines: Sequence[Entry]) -> tuple[int, ...]:
         return ()
     done = {line.data["repeat"] for line in lines if line.event == "accuracy_end"}
     return tuple(n for n in range(1, spec.accuracy.repeats + 1) if n not in done)
+
+
+def same_launch(
+    spec: Spec, lines: Sequence[Entry], repeat: int, started: str | None
+) -> bool | None:
+    """Tell whether an engine that is asked later is the one of a repeat's trials.
+
+    Args:
+        spec: says who starts it.
+        lines: of the journal.
+        repeat: whose trials.
+        started: when its process started, as it tells.
+
+    Returns:
+        None where one of the two did not tell when it started.
+    """
+    if spec.endpoint.start == "launch":
+        return False
+    launches = [n for n in lines if n.event == "launch" and n.data["repeat"] == repeat]
+    loaded = launches[-1].data["engine_started"]
+    return None if loaded is None or started is None else bool(started == loaded)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +196,8 @@ def answers_of(
                 question=question.number,
                 data=question.data,
                 prompt=question.prompt_digest,
-                answer=None if text is None else sha256_hex(text.encode()),
-                text=text if texts else None,
+                answer=None if text is None else text_digest(text),
+                text=kept_text(text) if texts and text is not None else None,
                 extracted=score.extracted,
                 correct=score.correct,
                 prompt_tokens=reply.prompt_tokens,
