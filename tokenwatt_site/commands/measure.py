@@ -16,10 +16,12 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic import ValidationError
 
+from tokenwatt_site.accuracy_log import encode_accuracy
 from tokenwatt_site.canonical import canonical_bytes, load_json, read_file
 from tokenwatt_site.claims import derive
 from tokenwatt_site.commands.output import not_written, require_absent
-from tokenwatt_site.commands.verify import verify
+from tokenwatt_site.commands.questions import Questions, plan_questions
+from tokenwatt_site.commands.verify import KEYS_FOLDER, verify
 from tokenwatt_site.engine_log import encode_engine
 from tokenwatt_site.errors import (
     EnvironmentProblem,
@@ -32,7 +34,8 @@ from tokenwatt_site.errors import (
 )
 from tokenwatt_site.evidence import EvidenceFile, fetch, store
 from tokenwatt_site.files import put, put_new
-from tokenwatt_site.journal import head
+from tokenwatt_site.journal import Entry, head
+from tokenwatt_site.journal import parse as parse_journal
 from tokenwatt_site.measure.session import Events, kept, measure
 from tokenwatt_site.measure.tokenizer import prompts_by_file
 from tokenwatt_site.measure.workfolder import Measured
@@ -47,6 +50,7 @@ from tokenwatt_site.trace import MAX_TRACE_BYTES, Trace
 from tokenwatt_site.trace import parse as parse_trace
 from tokenwatt_site.trust.keyring import key_folder, own_key
 from tokenwatt_site.trust.signature import sign
+from tokenwatt_site.under_load_log import encode_under_load
 from tokenwatt_site.validity import require_playable
 from tokenwatt_site.workload import workload_of
 
@@ -301,6 +305,7 @@ def measure_and_sign(
     trace: Trace | None = None,
     model: ModelDocument | None = None,
     gpus: Sequence[str] = (),
+    beside: Path | None = None,
     out: Path | None = None,
 ) -> tuple[Path, Run]:
     """Measure, derive, sign, and write the run file with its evidence beside it.
@@ -312,10 +317,11 @@ def measure_and_sign(
         trace: what `read_trace` gave; None where the folder is reopened.
         model: what `read_model_files` gave; as `trace`.
         gpus: boards of the engine, by UUID; as `trace`.
+        beside: the folder of the spec's file, from which the data of its task are; as `trace`.
         out: the run file; default runs/<configuration>/<12 hex of run_id>.json.
 
     Raises:
-        UsageError: `out` is there already.
+        UsageError: `out` is there already, or see `plan_questions`.
         EnvironmentProblem: the place of the run file is not writable, or see `session.measure`.
     """
     target = out.parent if out else RUNS_FOLDER / spec.configuration_id
@@ -328,8 +334,19 @@ def measure_and_sign(
     _require_writable(target)
     signer = own_key(key_folder(os.environ))
     try:
-        measured = measure(spec, folder, events, trace, model=model, gpus=gpus)
-    except (EnvironmentProblem, Interrupted) as error:
+        asked = _questions(spec, folder, beside, events)
+        measured = measure(
+            spec,
+            folder,
+            events,
+            trace,
+            model=model,
+            gpus=gpus,
+            task=asked.task if asked else None,
+            scorer=asked.scorer if asked else None,
+            reference=asked.reference if asked else None,
+        )
+    except (EnvironmentProblem, Interrupted, UsageError) as error:
         raise type(error)(*error.problems, *_kept(spec, folder, signer, out)) from error
     try:
         run = _sign(measured, target, signer)
@@ -348,6 +365,27 @@ def measure_and_sign(
     return path, run
 
 
+def _questions(spec: Spec, folder: Path, beside: Path | None, events: Events) -> Questions | None:
+    return plan_questions(
+        spec,
+        folder,
+        _journal(folder),
+        beside=beside,
+        runs=RUNS_FOLDER,
+        keys=KEYS_FOLDER,
+        say=events.say,
+    )
+
+
+def _journal(folder: Path) -> tuple[Entry, ...]:
+    """Return the journal of a measurement as far as it was written; empty: there is none."""
+    path = folder / "journal.jsonl"
+    if not path.is_file():
+        return ()
+    data = read_file(path, limit=MAX_JOURNAL_BYTES)
+    return parse_journal(data[: data.rfind(b"\n") + 1], str(path))
+
+
 def _kept(
     spec: Spec, folder: Path, signer: Ed25519PrivateKey, out: Path | None
 ) -> tuple[Problem, ...]:
@@ -355,6 +393,8 @@ def _kept(
 
     It stays in the work folder, so it is valid and verifiable as far as it goes, and not published.
     """
+    if not (folder / "journal.jsonl").is_file():
+        return ()
     try:
         partial = kept(spec, folder)
         if not partial.evidence.requests:
@@ -387,6 +427,12 @@ def _sign(measured: Measured, target: Path, signer: Ed25519PrivateKey) -> Run:
         pieces.append(("model", encode_model(evidence.model)))
     if evidence.trace is not None:
         pieces.append(("trace", evidence.trace.data))
+    if evidence.accuracy is not None:
+        pieces.append(("accuracy", encode_accuracy(evidence.accuracy)))
+    if evidence.reference is not None:
+        pieces.append(("reference", encode_accuracy(evidence.reference)))
+    if evidence.under_load is not None:
+        pieces.append(("under-load", encode_under_load(evidence.under_load)))
     files: tuple[EvidenceFile, ...] = tuple(
         store(target / "evidence", role, data) for role, data in pieces
     )

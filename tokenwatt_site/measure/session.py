@@ -271,7 +271,7 @@ class _Session:
             counted_by=prompts.tokenizer if isinstance(prompts, Words) else None,
         )
         if sittings is not None:
-            sittings.require_answerable(engine)
+            sittings.require_answerable(engine, facts.context_tokens)
         realisation = self._workload.realisation(
             repeat, lead_in=protocol.lead_in, scored=protocol.scored, tail=protocol.tail
         )

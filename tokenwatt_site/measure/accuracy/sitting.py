@@ -25,6 +25,10 @@ from tokenwatt_site.spec import Spec
 Scorer: TypeAlias = Callable[[Sequence[Reply]], Scores]
 """Scores all replies of a repeat, in order of their questions."""
 
+_MAX_EXTRACTED_CHARS = 4000
+_BEGINNING_CHARS = 400
+"""What is kept of a longer one; spelt out, a character is at most nine."""
+
 
 def repeats_due(spec: Spec, lines: Sequence[Entry]) -> tuple[int, ...]:
     """Return the repeats whose answers are asked for and, by the journal's `lines`, not there."""
@@ -85,8 +89,12 @@ class Sittings:
         """Tell whether every question has its reply, so that no engine is needed."""
         return self._replies(repeat).replies.keys() >= {q.number for q in self.task.questions}
 
-    def require_answerable(self, engine: RunningEngine) -> None:
+    def require_answerable(self, engine: RunningEngine, context_tokens: int | None) -> None:
         """See before the load that the engine takes what will be asked after it.
+
+        Args:
+            engine: who will be asked.
+            context_tokens: what one sequence may hold, as the engine tells.
 
         Raises:
             EngineError: naming what it refuses.
@@ -98,6 +106,7 @@ class Sittings:
             endpoint.model,
             endpoint.api,
             api_key_variable=endpoint.api_key_variable,
+            context_tokens=context_tokens,
         )
 
     def sit(self, repeat: int, engine: RunningEngine, *, same_launch: bool | None) -> None:
@@ -198,7 +207,7 @@ def answers_of(
                 prompt=question.prompt_digest,
                 answer=None if text is None else text_digest(text),
                 text=kept_text(text) if texts and text is not None else None,
-                extracted=score.extracted,
+                extracted=_kept_extract(score.extracted),
                 correct=score.correct,
                 prompt_tokens=reply.prompt_tokens,
                 tokens=reply.tokens,
@@ -209,3 +218,10 @@ def answers_of(
             )
         )
     return tuple(answers)
+
+
+def _kept_extract(extracted: str | None) -> str | None:
+    kept = None if extracted is None else kept_text(extracted)
+    if extracted is None or (kept is not None and len(kept) <= _MAX_EXTRACTED_CHARS):
+        return kept
+    return f"{kept_text(extracted[:_BEGINNING_CHARS])}…"
