@@ -395,7 +395,7 @@ def test_choices_are_weighed_one_after_the_other() -> None:
 
 
 def test_a_chat_cannot_weigh_choices() -> None:
-    with pytest.raises(UsageError, match="does not tell; use endpoint"):
+    with pytest.raises(UsageError, match=r"endpoint\.api: .*found chat; expected completions"):
         ask(
             choices_of([("a", " b")]),
             "http://127.0.0.1:9",
