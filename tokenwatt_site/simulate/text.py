@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Sequence
+
 from tokenwatt_site.simulate.script import Script
 
 _WORD = b" token"
@@ -14,6 +17,22 @@ def text(script: Script, begin: int, end: int) -> str:
     """Return what the tokens from `begin` to before `end` say: whole characters only."""
     carried = b"".join(_token(script, number) for number in range(begin, end))
     return carried.decode("utf-8", "ignore")
+
+
+def before(said: str, stop: Sequence[str]) -> str:
+    """Return what an answer says before the first of the texts that end it."""
+    return said[: min((at for mark in stop if (at := said.find(mark)) >= 0), default=len(said))]
+
+
+def stopped(script: Script, begin: int, end: int, stop: Sequence[str]) -> int | None:
+    """Return after how many tokens what they say from `begin` on holds one of `stop`, if ever."""
+
+    def holds(after: int) -> bool:
+        said = text(script, begin, after)
+        return any(mark in said for mark in stop)
+
+    found = bisect_left(range(end + 1), 1, begin, key=holds)
+    return found if found <= end else None
 
 
 def is_whole(script: Script, end: int) -> bool:

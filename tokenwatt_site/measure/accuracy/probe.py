@@ -15,6 +15,7 @@ DEADLINE_S = 300.0
 """For one token after a long prompt, on an engine that does nothing else."""
 
 _FIELD = "setup.accuracy_gate"
+_ECHO = "Choices need an engine that echoes a prompt with log-probabilities (vLLM, SGLang). "
 _MORE_CONTEXT = (
     "give each sequence more context (vLLM: --max-model-len; SGLang: --context-length; llama.cpp:"
     " --ctx-size, which its --parallel slots share), or ask with fewer shots"
@@ -63,7 +64,8 @@ def require_answerable(
                 f" {error.problems[0].what}",
                 field=_FIELD,
                 found=f"question {question.number}, {_characters(question):,} characters",
-                remedy=f"Where it is too long, {_MORE_CONTEXT}.",
+                remedy=(_ECHO if task.kind == "choices" else "")
+                + f"Where it is too long, {_MORE_CONTEXT}.",
             )
         ) from error
     if task.kind == "generate":
