@@ -71,6 +71,29 @@ def test_an_unknown_model_is_refused_unless_the_script_takes_it() -> None:
     assert server.log[0].ended == "complete"
 
 
+@pytest.mark.parametrize("stream", [False, None])
+@pytest.mark.parametrize("with_engine", [False, True])
+def test_an_answer_that_is_not_streamed_is_one_object(
+    stream: bool | None, with_engine: bool
+) -> None:
+    made = engine(max_batch=4) if with_engine else None
+    with SimulatedServer(FAST, engine=made) as server:
+        answers = [generate(server, stream=stream) for _ in range(2)]
+    for status, body in answers:
+        assert status == 200
+        assert json.loads(body)["choices"][0]["text"] == " token" * 3
+        assert json.loads(body)["usage"]["completion_tokens"] == 3
+    assert [served.ended for served in server.log] == ["complete"] * 2
+    assert [[count for _, count in served.sent] for served in server.log] == [[3]] * 2
+
+
+def test_an_answer_that_is_not_streamed_and_fails_says_so_in_its_status() -> None:
+    with SimulatedServer(named("error:2,close", FAST)) as server:
+        status, body = generate(server, stream=False)
+    assert status == 500
+    assert json.loads(body)["error"]["message"] == "the script says so"
+
+
 def test_a_bad_request_is_refused_and_logged() -> None:
     with SimulatedServer() as server:
         status, body = generate(server, max_tokens=-1)

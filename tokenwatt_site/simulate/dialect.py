@@ -1,4 +1,4 @@
-"""The bytes of a streamed answer, as each engine's dialect writes them."""
+"""The bytes of an answer: events as each engine's dialect writes them, or one plain object."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any, TypeAlias
 
 from tokenwatt_site.simulate.asked import Asked
 from tokenwatt_site.simulate.script import Carrier, Script
-from tokenwatt_site.simulate.text import text
+from tokenwatt_site.simulate.text import before, text
 
 _Object: TypeAlias = dict[str, Any]
+_ERROR: _Object = {"error": {"message": "the script says so", "type": "ServerError"}}
 
 
 class Writer:
@@ -63,6 +64,28 @@ class Writer:
             return b""
         return self._chunk([], usage=self._usage(sent))
 
+    def whole(self, sent: int, finish: str) -> bytes:
+        """Return the object that an answer of `sent` tokens is where it is not streamed."""
+        script, asked = self._script, self._asked
+        reasoning = min(sent, script.reasoning_tokens)
+        said = _delta(script.carrier, before(text(script, reasoning, sent), asked.stop))
+        choice: _Object = {"index": 0, "finish_reason": finish}
+        if asked.api == "chat":
+            thought = {"reasoning_content": text(script, 0, reasoning)} if reasoning else {}
+            choice["message"] = {"role": "assistant", **thought, **said}
+        else:
+            choice["text"] = said.get("content") or ""
+        answer = {**self._head, "choices": [choice]}
+        if asked.api == "chat":
+            answer["object"] = "chat.completion"
+        if script.usage != "never":
+            answer["usage"] = self._usage(sent)
+        return json.dumps(answer, ensure_ascii=False).encode("utf-8", "replace")
+
+    def failed(self) -> bytes:
+        """Return the object of an answer that is not streamed and does not come."""
+        return json.dumps(_ERROR).encode()
+
     def _last(self, delta: _Object, finish: str, sent: int) -> bytes:
         counts = self._counts(sent)
         if self._script.usage in ("last chunk", "two chunks"):
@@ -80,7 +103,7 @@ class Writer:
         return counts
 
     def error(self) -> bytes:
-        return self._event({"error": {"message": "the script says so", "type": "ServerError"}})
+        return self._event(_ERROR)
 
     def end(self) -> bytes:
         return self._event("[DONE]") if self._script.end_mark else b""

@@ -23,8 +23,12 @@ from tokenwatt_site.errors import EngineError, UsageError
 from tokenwatt_site.measure.accuracy import asking
 from tokenwatt_site.measure.accuracy.asker import MAX_PAUSE_S, TRIES
 from tokenwatt_site.measure.accuracy.asking import ask
+from tokenwatt_site.measure.accuracy.probe import require_answerable
 from tokenwatt_site.measure.accuracy.task import Reply, Task
 from tokenwatt_site.measure.engine import free_port
+from tokenwatt_site.simulate.script import Script
+from tokenwatt_site.simulate.server import SimulatedServer
+from tokenwatt_site.spec import Api
 
 MODELS = {"/v1/models": as_json({"data": [{"id": "toy"}]})}
 NAMES = tuple(f"question {number}" for number in range(20))
@@ -228,7 +232,7 @@ def test_a_late_answer_is_a_failure_after_its_tries() -> None:
 
 def test_an_answer_too_large_is_a_failure() -> None:
     fault = as_json({"choices": [{"text": "x" * (5 << 20)}]})
-    assert "larger than 4 MiB" in (failing(fault).failure or "")
+    assert failing(fault).failure == "the answer is larger than 4 MiB"
 
 
 def test_a_dying_engine_ends_the_sitting_and_what_came_is_kept() -> None:
@@ -385,6 +389,16 @@ def test_progress_is_said_about_ten_times() -> None:
     assert sitting.said[-1] == "asked 20 of 20 questions, 1 of them without an answer"
 
 
+@pytest.mark.parametrize("api", ["completions", "chat"])
+def test_the_simulated_engine_answers_as_any_other(api: Api) -> None:
+    task = task_of("a b", "c", api=api, max_tokens=3)
+    with SimulatedServer(Script(model="toy", ttft_ms=1, interval_ms=1)) as server:
+        require_answerable(task, server.url, "toy", api, api_key_variable=None)
+        replies = Sitting().ask(task, server.url)
+
+    assert replies[0] == Reply(0, " token token token", 2, 3, "length", None, 2)
+
+
 def test_choices_are_weighed_one_after_the_other() -> None:
     answering = Answering(weigh=lambda _, token: (-len(token) / 4, -0.5))
     task = choices_of([("is it", " so"), ("is it", " not so")])
@@ -395,7 +409,7 @@ def test_choices_are_weighed_one_after_the_other() -> None:
 
 
 def test_a_chat_cannot_weigh_choices() -> None:
-    with pytest.raises(UsageError, match="does not tell; use endpoint"):
+    with pytest.raises(UsageError, match=r"endpoint\.api: .*found chat; expected completions"):
         ask(
             choices_of([("a", " b")]),
             "http://127.0.0.1:9",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tokenwatt_site.errors import EngineError, UsageError
+from tokenwatt_site.errors import EngineError, Problem, UsageError
 from tokenwatt_site.measure.accuracy.completion import (
     Said,
     answer_of,
@@ -43,8 +43,14 @@ def require_api(task: Task, api: Api) -> None:
     """
     if task.kind == "choices" and api == "chat":
         raise UsageError(
-            f"endpoint.api: {task.name} weighs choices by their log-probabilities, which a chat"
-            " does not tell; use endpoint.api: completions, or a task that generates text"
+            Problem(
+                f"{task.name} weighs choices by the log-probabilities of its prompts, which a chat"
+                " does not tell",
+                field="endpoint.api",
+                found=api,
+                expected="completions",
+                remedy="Or take a task that has text generated.",
+            )
         )
 
 

@@ -227,7 +227,9 @@ class _Workers:
         try:
             said = asker.ask(self._task, question)
         except EngineError as error:
-            failure = clean_text(str(error), limit=_MAX_FAILURE_CHARS)
+            # Without the address, which is nobody's business on a page.
+            what = "; ".join(problem.what for problem in error.problems)
+            failure = clean_text(what, limit=_MAX_FAILURE_CHARS)
             reply = Reply(question.number, None, None, None, None, failure, self._part)
             return _Came(reply, silent=isinstance(error, Unanswered))
         return _Came(

@@ -20,6 +20,9 @@ from tokenwatt_site.errors import EngineError
 from tokenwatt_site.measure.accuracy.completion import answer_of, count, only_choice, shown
 from tokenwatt_site.measure.accuracy.task import Choice
 
+_FURTHEST = 1e6
+"""From 0; vLLM ends at -9999."""
+
 
 def choice_body(model: str, choice: Choice) -> bytes:
     """Return the request that has a prompt and its continuation weighed.
@@ -106,7 +109,7 @@ def _begin(tokens: Sequence[JsonValue], continuation: str) -> int:
 
 
 def _weight(value: JsonValue) -> float:
-    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+    if isinstance(value, int | float) and type(value) is not bool and abs(value) <= _FURTHEST:
         return float(value)
     raise EngineError(f"the engine tells no log-probability of a token: {shown(value)}")
 
