@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.measure.test_dialects import FIXTURES, RECORDED, recording
@@ -148,6 +148,7 @@ def test_what_is_no_text_leaves_the_text_unknown(value: Any) -> None:
     assert said(*sse(delta(content="a"), delta(content=value), delta(content="b"))) is None
 
 
+@settings(max_examples=40)
 @given(st.lists(_JSON, max_size=4))
 def test_no_shape_of_json_crashes_it(values: list[Any]) -> None:
     data = b"".join(b"data: " + json.dumps(value).encode() + b"\n\n" for value in values)
@@ -216,6 +217,7 @@ def test_the_text_is_what_was_said_however_events_and_reads_cut_it(
     assert said(*cut(data, places)) == naive_text(parts)
 
 
+@settings(max_examples=40)
 @given(_PARTS, st.integers(1, 12))
 def test_the_text_of_completions_is_the_concatenation(
     parts: list[tuple[str, str]], size: int

@@ -49,13 +49,14 @@ class TextParser(StreamParser):
             .decode("utf-16-le", "surrogatepass")
         )
 
-    def _choices(self, chunk: _Object) -> tuple[bool, str | None, str | None]:
+    def _count(self, chunk: _Object) -> int:
+        # Called once with each chunk that is no error: a parser that keeps no text does no more.
         choices = chunk.get("choices")
         for choice in choices if isinstance(choices, list) else ():
             if isinstance(choice, dict):
                 for kind, said in _said(choice):
                     self._keep(kind, said)
-        return super()._choices(chunk)
+        return super()._count(chunk)
 
     def _keep(self, kind: str, said: object) -> None:
         if self._parts is None:

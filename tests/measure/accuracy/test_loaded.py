@@ -125,8 +125,7 @@ def differ(compared: tuple[Compared, ...]) -> set[int]:
     ("api", "script"),
     [
         ("completions", "llama.cpp"),
-        ("chat", "vllm,think:2"),
-        ("chat", "tool-calls,fragment:7,bursts:3"),
+        ("chat", "vllm,think:2,fragment:7,bursts:3"),
     ],
 )
 def test_an_honest_engine_says_the_same_under_load_and_alone(api: str, script: str) -> None:
@@ -217,10 +216,10 @@ def test_a_connection_that_breaks_once_is_no_answer_of_the_engine() -> None:
 
 @pytest.mark.parametrize(
     ("fault", "found"),
-    [("drop:1", "closed the connection"), ("hang:1", "no end within 0.5 s")],
+    [("drop:1", "closed the connection"), ("hang:1", "no end within 0.4 s")],
 )
 def test_an_engine_that_ends_midway_is_an_error_that_names_the_row(fault: str, found: str) -> None:
-    spec = spec_for(timeout_s=0.5)
+    spec = spec_for(timeout_s=0.4)
     rows = rows_of(spec)
     with (
         SimulatedServer(lambda number: named(fault if number > 2 else "", FAST)) as server,
