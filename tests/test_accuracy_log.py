@@ -239,7 +239,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("line", HOSTILE.values(), ids=HOSTILE)
 def test_a_line_with_two_readings_is_refused(line: bytes) -> None:
-    with pytest.raises(InputError, match="^x:2:"):
+    with pytest.raises(InputError, match=r"^x:2:"):
         decode_accuracy(HEAD + line, "x")
 
 
@@ -256,7 +256,7 @@ def test_answers_are_in_the_order_of_repeats_and_questions(second: dict[str, Any
 )
 def test_headers_of_another_form_are_refused(change: dict[str, Any]) -> None:
     header = json.dumps(HEADER.to_json() | change).encode() + b"\n"
-    with pytest.raises(InputError, match="^x:1: "):
+    with pytest.raises(InputError, match=r"^x:1: "):
         decode_accuracy(header + line_of(), "x")
 
 
