@@ -235,7 +235,6 @@ def _flat(gate: AccuracyGate) -> dict[str, JsonValue]:
     return value | {f"asked.{name}": item for name, item in asked.items()}
 
 
-def score_of(reference: Reference) -> tuple[int, int]:
-    """Return how many of a reference's answers are right, and of how many: those of repeat 1."""
-    answers = reference.log.of_repeat(1)
-    return sum(answer.correct for answer in answers), len(answers)
+def score_of(reference: Reference) -> int:
+    """Return how many of a reference's answers in repeat 1, which count, are right."""
+    return sum(answer.correct for answer in reference.log.of_repeat(1))
