@@ -22,7 +22,7 @@ from tokenwatt_site.errors import (
     InvalidMeasurement,
     UsageError,
 )
-from tokenwatt_site.measure import begun, session, workfolder
+from tokenwatt_site.measure import begun, searching, session, workfolder
 from tokenwatt_site.measure.client import Offered
 from tokenwatt_site.measure.endpoint import EngineFacts
 from tokenwatt_site.measure.power import ScriptedMeter, opening
@@ -124,7 +124,7 @@ class Lab:
         failed = sum(record.status is not Status.OK for record in records)
         errors = (f"{failed} x HTTP 500",) if failed else ()
         client = (self.cpu_ns, 10_000, self.clock_step_ns)
-        return Offered(tuple(records), epoch, "kernel", errors, 0, 1, *client)
+        return Offered(tuple(records), epoch, "kernel", errors, 0, 1, *client, {})
 
 
 @pytest.fixture
@@ -133,7 +133,7 @@ def lab(monkeypatch):
     facts = EngineFacts("toy", "1.0", "test", ("toy-135m",), 4096, 32000, None)
     monkeypatch.setattr(session, "launch", lab.engine)
     monkeypatch.setattr(session, "attach", lab.engine)
-    monkeypatch.setattr(session, "run_trial", lab.run_trial)
+    monkeypatch.setattr(searching, "run_trial", lab.run_trial)
     monkeypatch.setattr(session, "read_back", lambda *_: facts)
     monkeypatch.setattr(session, "preflight", lambda *_, **__: Preflight(False, 0, 0, True))
     monkeypatch.setattr(begun, "open_meters", lab.open_meters)
@@ -535,4 +535,4 @@ ANSWERED = record()
 )
 def test_an_engine_is_silent_only_if_nothing_was_answered(silent, changes):
     records = tuple(replace(ANSWERED, **change) for change in changes)
-    assert session._is_silent(SimpleNamespace(records=records)) is silent
+    assert searching.is_silent(SimpleNamespace(records=records)) is silent

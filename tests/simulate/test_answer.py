@@ -206,6 +206,38 @@ def test_reasoning_between_markers_is_text_like_any_other() -> None:
     assert said(held) == ["<think>", "</think>", "\U0001f600", " token"]
 
 
+@pytest.mark.parametrize("names", ["", "multi:3", "held-text", "markers:3", "together,bursts:4"])
+def test_an_answer_that_begins_beside_enough_others_says_other_words(names: str) -> None:
+    script = named(f"load-garbles:2,{names}")
+
+    def words(others: int) -> str:
+        answer = Answer(script, replace(ASKED, output_tokens=9), 5, others=others)
+        return "".join(said([piece for _, piece in steps(script, answer)]))
+
+    honest = "".join(said(run(named(names), replace(ASKED, output_tokens=9))))
+    assert words(0) == words(1) == honest
+    assert words(2) == words(7) == honest.replace(" token", " taken") != honest
+
+
+@given(
+    st.sampled_from(["", "held-text", "think:2", "markers:3"]),
+    st.lists(st.integers(0, 9), min_size=1, max_size=4),
+    st.integers(0, 50),
+    st.integers(1, 20),
+)
+def test_what_an_answer_says_depends_on_no_other(
+    names: str, prompt: list[int], number: int, others: int
+) -> None:
+    asked = replace(ASKED, prompt=tuple(prompt), output_tokens=12)
+
+    def words(number: int, others: int, how: str) -> str:
+        script = named(f"{names},{how}")
+        answer = Answer(script, asked, number, others=others)
+        return "".join(said([piece for _, piece in steps(script, answer)]))
+
+    assert words(number, others, "bursts:4") == words(0, 0, "")
+
+
 def test_a_chunk_without_choices_may_come_before_everything() -> None:
     after_ns, first = timeline(named("empty-first"))[0]
     assert (after_ns, first.tokens, chunks([first])[0]["choices"]) == (0, 0, [])

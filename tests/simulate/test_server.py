@@ -202,6 +202,28 @@ def test_the_engine_in_real_time_keeps_the_times_it_has_in_virtual_time() -> Non
         assert served.ended == "complete"
 
 
+@pytest.mark.parametrize("with_engine", [True, False])
+def test_answers_are_garbled_that_begin_while_others_are_in_progress(with_engine: bool) -> None:
+    def script_of(number: int) -> Script:
+        return named("load-garbles:2,hang:0" if number < 2 else "load-garbles:2", FAST)
+
+    def words(server: SimulatedServer) -> str:
+        return "garbled" if b" taken" in generate(server, prompt=[1])[1] else "honest"
+
+    with SimulatedServer(script_of, engine() if with_engine else None) as server:
+        address = urlsplit(server.url)
+        body = b'{"model":"simulated","prompt":[1],"stream":true}'
+        head = b"POST /v1/completions HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % len(body)
+        where = (address.hostname or "", address.port or 0)
+        with socket.create_connection(where) as first, socket.create_connection(where) as second:
+            for client in (first, second):
+                client.sendall(head + body)
+                assert client.recv(4096).startswith(b"HTTP/1.1 200 OK")
+            assert words(server) == "garbled"
+        server.wait_until_unused()
+        assert words(server) == "honest"
+
+
 def test_metrics_and_models_tell_of_the_engine() -> None:
     with SimulatedServer(Script(model="m"), engine()) as server:
         begun = time.time()

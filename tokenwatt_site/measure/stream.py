@@ -233,7 +233,7 @@ class StreamParser:
             return
         if self._foreign is not None:
             self._foreign = None if "choices" in chunk else self._foreign or data
-        text, finish_reason, wrong = _choices(chunk)
+        text, finish_reason, wrong = self._choices(chunk)
         self._error = self._error or wrong
         told, before = self._count(chunk), self._counted
         grew = told > before
@@ -271,6 +271,24 @@ class StreamParser:
         self._cached_tokens = _first_whole(cached, self._cached_tokens)
         return told
 
+    def _choices(self, chunk: _Object) -> tuple[bool, str | None, str | None]:
+        """Return whether a choice carries generated text, the finish reason, and what is wrong."""
+        text, finish_reason, wrong = False, None, None
+        choices = chunk.get("choices")
+        for choice in choices if isinstance(choices, list) else ():
+            if not isinstance(choice, dict):
+                continue
+            delta = choice.get("delta")
+            text = text or bool(choice.get("text")) or (isinstance(delta, dict) and _carries(delta))
+            reason = choice.get("finish_reason")
+            if isinstance(reason, str) and reason:  # TGI writes "" for none
+                finish_reason = reason
+            if choice.get("index"):
+                wrong = "the answer has several choices: one was asked for"
+            if choice.get("error"):
+                wrong = _error_text(choice["error"])
+        return text, finish_reason, wrong
+
 
 def _generated(usage: _Object) -> int | None:
     """Return the tokens generated, of which some engines leave reasoning out.
@@ -285,25 +303,6 @@ def _generated(usage: _Object) -> int | None:
     prompt, total = _whole(usage.get("prompt_tokens")), _whole(usage.get("total_tokens"))
     apart = prompt is not None and total == prompt + output + reasoning
     return output + reasoning if apart else output
-
-
-def _choices(chunk: _Object) -> tuple[bool, str | None, str | None]:
-    """Return whether any choice carries generated text, the finish reason, and what is wrong."""
-    text, finish_reason, wrong = False, None, None
-    choices = chunk.get("choices")
-    for choice in choices if isinstance(choices, list) else ():
-        if not isinstance(choice, dict):
-            continue
-        delta = choice.get("delta")
-        text = text or bool(choice.get("text")) or (isinstance(delta, dict) and _carries(delta))
-        reason = choice.get("finish_reason")
-        if isinstance(reason, str) and reason:  # TGI writes "" for none
-            finish_reason = reason
-        if choice.get("index"):
-            wrong = "the answer has several choices: one was asked for"
-        if choice.get("error"):
-            wrong = _error_text(choice["error"])
-    return text, finish_reason, wrong
 
 
 def _carries(delta: _Object) -> bool:

@@ -42,12 +42,14 @@ class Piece:
 class Answer:
     """The pieces of one answer, in order. The head of the response is not part of it.
 
+    `others` is how many other requests are in progress when it begins.
+
     Attributes:
         total: tokens of the whole answer; `finish` is "length" when those are all that was asked.
         sent: tokens so far.
     """
 
-    def __init__(self, script: Script, asked: Asked, number: int) -> None:
+    def __init__(self, script: Script, asked: Asked, number: int, *, others: int = 0) -> None:
         self._script = script
         total = asked.output_tokens
         if script.short is not None:
@@ -61,7 +63,8 @@ class Answer:
         )
         self.sent = 0
         self._made = 0
-        self._write = Writer(script, asked, number)
+        garbled = script.garbles_from is not None and others >= script.garbles_from
+        self._write = Writer(script, asked, number, garbled=garbled)
         self._bursts = random.Random(number)  # noqa: S311 - no secret
         self._next = self._tokens()
         faults: tuple[tuple[int | None, Then], ...] = (

@@ -84,7 +84,7 @@ class ServerConnection(asyncio.Protocol):
         except ValueError as error:
             self._refuse(served, refusal(400, str(error)))
             return
-        answer = Answer(script, asked, served.number)
+        answer = Answer(script, asked, served.number, others=self._desk.in_progress - 1)
         served.prompt_tokens, served.output_tokens = asked.prompt_tokens, answer.total
         if refused := self._desk.refused(script, asked):
             self._refuse(served, refused)

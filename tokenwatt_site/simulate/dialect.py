@@ -15,8 +15,8 @@ _Object: TypeAlias = dict[str, Any]
 class Writer:
     """Writes the chunks of one response; `sent` counts the tokens up to and with a chunk."""
 
-    def __init__(self, script: Script, asked: Asked, number: int) -> None:
-        self._script, self._asked = script, asked
+    def __init__(self, script: Script, asked: Asked, number: int, *, garbled: bool = False) -> None:
+        self._script, self._asked, self._garbled = script, asked, garbled
         chat = asked.api == "chat"
         self._head: _Object = {
             "id": f"{'chatcmpl' if chat else 'cmpl'}-{number:08d}",
@@ -44,7 +44,7 @@ class Writer:
         carrier = self._script.carrier
         if sent <= self._script.reasoning_tokens:
             carrier = "reasoning_content"
-        said = text(self._script, sent - count, sent)
+        said = text(self._script, sent - count, sent, garbled=self._garbled)
         delta = _delta(carrier, said)
         if finish is None:
             counts, kind = self._counts(sent), (carrier, said)

@@ -1,18 +1,24 @@
-"""The text of an answer: which characters its tokens carry."""
+"""The text of an answer: which characters its tokens carry.
+
+It is the same whatever else is answered, and whoever asks; unless it is garbled.
+"""
 
 from __future__ import annotations
 
 from tokenwatt_site.simulate.script import Script
 
 _WORD = b" token"
+_GARBLED = b" taken"
 _OPEN, _CLOSE = b"<think>", b"</think>"
 _PARTS = (b"\xf0\x9f", b"\x98\x80", _WORD, b"\xe3", b"\x81", b"\x82")
 """Characters of two, of one and of three tokens, over and over."""
 
 
-def text(script: Script, begin: int, end: int) -> str:
+def text(script: Script, begin: int, end: int, *, garbled: bool = False) -> str:
     """Return what the tokens from `begin` to before `end` say: whole characters only."""
     carried = b"".join(_token(script, number) for number in range(begin, end))
+    if garbled:
+        carried = carried.replace(_WORD, _GARBLED)
     return carried.decode("utf-8", "ignore")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tokenwatt_site.accuracy_log import AccuracyLog
+from tokenwatt_site.canonical import JsonValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,3 +23,7 @@ class Reference:
     configuration: str
     sha256: str
     log: AccuracyLog
+
+    def to_json(self) -> JsonValue:
+        """Return what the journal's first line tells of it."""
+        return {"run": self.run_id, "configuration": self.configuration, "accuracy": self.sha256}
