@@ -63,12 +63,13 @@ class _Unverified:
     document: JsonValue
 
 
-def _files(folder: Path, *, holding: bytes = b"") -> Iterator[_Unverified]:
-    """Yield every run file under `folder` in the order of the paths, if these bytes are in it."""
+def _files(folder: Path, *holding: bytes) -> Iterator[_Unverified]:
+    """Yield every run file under `folder` in the order of the paths that has all these bytes."""
     for path in sorted(folder.rglob("*.json")):
         try:
             data = read_file(path)
-            document = load_json(data, source=str(path)) if holding in data else None
+            wanted = all(part in data for part in holding)
+            document = load_json(data, source=str(path)) if wanted else None
         except InputError:
             continue  # the build of the site names it
         if isinstance(document, dict) and "run_schema" in document:
@@ -136,7 +137,7 @@ def _baselines(spec: Spec, folder: Path) -> Iterator[tuple[_Unverified, Spec]]:
     asked = spec.setup.accuracy_gate.asked
     if asked is None:
         return
-    for file in _files(folder, holding=asked.prompts.encode()):
+    for file in _files(folder, asked.prompts.encode(), b'"baseline"'):
         try:
             told = parse_spec(file.document.get("spec"), source=str(file.path))
         except SpecError:
@@ -235,7 +236,6 @@ def _flat(gate: AccuracyGate) -> dict[str, JsonValue]:
     return value | {f"asked.{name}": item for name, item in asked.items()}
 
 
-def score_of(reference: Reference) -> tuple[int, int]:
-    """Return how many of a reference's answers are right, and of how many: those of repeat 1."""
-    answers = reference.log.of_repeat(1)
-    return sum(answer.correct for answer in answers), len(answers)
+def score_of(reference: Reference) -> int:
+    """Return how many of a reference's answers in repeat 1, which count, are right."""
+    return sum(answer.correct for answer in reference.log.of_repeat(1))
