@@ -12,7 +12,7 @@ import pytest
 from tests.measure.stub_engine import StubEngine, as_json, serving
 from tests.support.answering import Answering, prompt_of, refusal
 from tests.support.sums import added, scored, summing, sums
-from tokenwatt_site.accuracy_log import AccuracyLog, text_digest
+from tokenwatt_site.accuracy_log import AccuracyLog, Answer, text_digest
 from tokenwatt_site.errors import EngineError, EnvironmentProblem
 from tokenwatt_site.journal import Entry, Journal
 from tokenwatt_site.measure.accuracy import asking
@@ -183,8 +183,8 @@ def test_the_engine_is_asked_the_longest_question_before_the_load(desk: Desk) ->
 REPLY = Reply(0, "\tfour\x00", 12, 3, "stop", None, 1)
 
 
-def answer_of(reply: Reply, score: Score, task: Task = TASK) -> Any:
-    one = replace(task, questions=task.questions[:1])
+def answer_of(reply: Reply, score: Score) -> Answer:
+    one = replace(TASK, questions=TASK.questions[:1])
     (answer,) = answers_of(one, (reply,), (score,), repeat=1, texts=True)
     return answer
 
@@ -196,12 +196,10 @@ def test_whatever_an_engine_writes_can_be_kept() -> None:
     assert answer.extracted == r"\{0}" * 400 + "…"
 
 
-def test_what_weighs_choices_has_no_look() -> None:
-    weighed = "[" + "[-1.5,false]," * 200 + "[-1.5,false]"
-    reply = replace(REPLY, text=weighed)
-    assert answer_of(reply, Score(0, "1", correct=True)).flags == ("repetitive",)
-    choices = replace(TASK, kind="choices")
-    assert answer_of(reply, Score(0, "1", correct=True), choices).flags == ()
+def test_no_answer_is_wrong_whatever_the_scorer_says() -> None:
+    failed = Reply(0, None, None, None, None, "HTTP 400: too long", 1)
+    answer = answer_of(failed, Score(0, "[invalid]", correct=True))
+    assert (answer.correct, answer.extracted, answer.flags) == (False, None, ())
 
 
 def test_scores_of_other_questions_are_not_joined() -> None:

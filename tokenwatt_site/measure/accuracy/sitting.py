@@ -197,8 +197,6 @@ def answers_of(
         if not question.number == reply.question == score.question:
             raise ValueError(f"question {question.number} has the score of {score.question}")
         text = reply.text
-        # What weighs choices answers with numbers, which have no look.
-        seen = flags_of(text) if text is not None and task.kind == "generate" else ()
         answers.append(
             Answer(
                 repeat=repeat,
@@ -207,13 +205,14 @@ def answers_of(
                 prompt=question.prompt_digest,
                 answer=None if text is None else text_digest(text),
                 text=kept_text(text) if texts and text is not None else None,
-                extracted=_kept_extract(score.extracted),
-                correct=score.correct,
+                # No answer is wrong, whatever a scorer makes of it.
+                extracted=None if text is None else _kept_extract(score.extracted),
+                correct=text is not None and score.correct,
                 prompt_tokens=reply.prompt_tokens,
                 tokens=reply.tokens,
                 finish=reply.finish,
                 failure=reply.failure,
-                flags=seen,
+                flags=() if text is None else flags_of(text),
                 part=reply.part,
             )
         )
