@@ -48,7 +48,8 @@ def test_the_run_file_is_named_by_its_id_and_verifies(here, lab):  # noqa: F811
 def test_out_decides_the_place_and_evidence_lies_beside_it(here, lab):  # noqa: F811
     path, _ = measured(small_spec(), out=here / "results" / "one.json")
     assert path == here / "results" / "one.json"
-    assert len(list((here / "results" / "evidence").glob("*.jsonl.gz"))) == 2
+    # Requests, journal, answers under load.
+    assert len(list((here / "results" / "evidence").glob("*.jsonl.gz"))) == 3
     assert verify(path).key_state == "unknown"
 
 
@@ -203,7 +204,7 @@ def test_a_run_with_every_kind_of_evidence_is_signed_and_verifies(here, lab):  #
     model = command.read_model_files(path, command.read_spec(path))
     out, run = measured(spec, model=model, gpus=("GPU-1",))
     assert {entry.role for entry in run.evidence} == {
-        *("requests", "journal", "power", "power-beside-1", "engine", "model")
+        *("requests", "journal", "power", "power-beside-1", "engine", "model", "under-load")
     }
     checked = verify(out)
     assert checked.evidence.model == model
