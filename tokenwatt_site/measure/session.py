@@ -65,9 +65,6 @@ class Events:
     say: Callable[[str], None]
 
 
-_GATE = "setup.accuracy_gate.task"
-
-
 def measure(
     spec: Spec,
     folder: Path,
@@ -111,7 +108,7 @@ def measure(
             keep, say = work.keep_answers, events.say
             sittings = Sittings(spec, task, scorer, work.path, work.journal, keep, say)
         elif repeats_due(spec, work.journal.lines):
-            raise UsageError(Problem("asks a task, which is not given", field=_GATE))
+            raise UsageError(Problem("asks a task, which is not given", field="setup.accuracy_gate.task"))
         else:
             sittings = None
         _Session(spec, work, events, gpus=gpus, sittings=sittings, reference=reference).run()
