@@ -53,7 +53,7 @@ def check_answers(spec: Spec, evidence: Evidence) -> None:
             expect_equal(f"evidence.{name}.{key}", header[key], asked[key], what)
         for answer in log.answers:
             if answer.text is not None:
-                _check_text(_place(name, answer), answer.text, answer, kept=log.header.texts)
+                _check_text(name, answer, answer.text, kept=log.header.texts)
     if evidence.accuracy is not None:
         what = "is not what accuracy.keep_answers says"
         texts = evidence.accuracy.header.texts
@@ -62,13 +62,21 @@ def check_answers(spec: Spec, evidence: Evidence) -> None:
         _check_whole("reference", gate, 1, evidence.reference.of_repeat(1))
 
 
-def _check_text(place: str, text: str, answer: Answer, *, kept: bool) -> None:
+def _check_text(name: str, answer: Answer, text: str, *, kept: bool) -> None:
     if not kept:
-        raise InputError(Problem("has a text, and the header says that none is kept", field=place))
+        what = "has a text, and the header says that none is kept"
+        raise InputError(Problem(what, field=_place(name, answer)))
     written = original_text(text)
-    what = "is not that of the text beside it"
-    expect_equal(f"{place}.answer", answer.answer, text_digest(written), what)
-    expect_equal(f"{place}.flags", list(answer.flags), list(flags_of(written)), what)
+    found, expected = (answer.answer, answer.flags), (text_digest(written), flags_of(written))
+    if found != expected:
+        raise InputError(
+            Problem(
+                "does not have the digest and the flags of the text beside it",
+                field=_place(name, answer),
+                found=str(found),
+                expected=str(expected),
+            )
+        )
 
 
 def _check_whole(name: str, gate: AccuracyGate, repeat: int, answers: Sequence[Answer]) -> None:
