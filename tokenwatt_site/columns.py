@@ -105,6 +105,62 @@ def json_lines(
 
 
 Header = TypeVar("Header", bound=Model)
+Object = TypeVar("Object", bound=Model)
+
+
+def encode_objects(header: Model, objects: Iterable[Model]) -> bytes:
+    """Return a header and one line of canonical JSON for each object."""
+    return b"".join(canonical_bytes(each.to_json()) + b"\n" for each in (header, *objects))
+
+
+def read_objects(
+    model: type[Object],
+    data: bytes,
+    *,
+    source: str,
+    most: int,
+    limit: int,
+    plain: re.Pattern[bytes] | None = None,
+) -> tuple[JsonValue, Iterator[tuple[int, Object]]]:
+    """Return the header of what `encode_objects` wrote, and the objects with their lines.
+
+    Args:
+        model: what each object is.
+        data: a whole file.
+        source: name of the file, for errors.
+        most: how many objects are read.
+        limit: longest line that is read, in bytes.
+        plain: matches a line that every reader of JSON understands in the same way; it is spared
+            the strict load, which takes many times as long.
+
+    Raises:
+        InputError: naming the line, and the field where there is one.
+    """
+    if not data.endswith(b"\n"):
+        raise InputError(Problem("the last line is cut", file=source))
+    if (found := data.count(b"\n") - 1) > most:
+        raise InputError(
+            Problem(
+                "has more lines than are read",
+                file=source,
+                found=f"{found:,}",
+                expected=f"at most {most:,}",
+            )
+        )
+    first, _, rest = data.partition(b"\n")
+    header = load_json(first, source=f"{source}:1", limit=MAX_LINE_BYTES)
+
+    def objects() -> Iterator[tuple[int, Object]]:
+        for number, line in enumerate(rest.split(b"\n")[:-1], start=2):
+            place = f"{source}:{number}"
+            if len(line) > limit or plain is None or not plain.fullmatch(line):
+                load_json(line, source=place, limit=limit)
+            try:
+                yield number, model.model_validate_json(line)
+            except ValidationError as error:
+                raise InputError(*validation_problems(error, source=place)) from error
+
+    return header, objects()
 
 
 def read_header(model: type[Header], raw: JsonValue, name: str, source: str) -> Header:
