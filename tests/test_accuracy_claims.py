@@ -13,17 +13,15 @@ from tests.support.answers import (
     a_comparison,
     an_answer,
     answers,
+    candidate_spec,
     evidence,
-    gate_spec,
-    sha,
     sitting,
-    unanswered,
 )
-from tests.support.runs import RunBuilder, small_spec
+from tests.support.runs import RunBuilder, a_failure, small_spec
 from tests.test_claims import evidence_of
 from tokenwatt_site.accuracy_claims import AccuracyFound, accuracy_claims
 from tokenwatt_site.accuracy_gate import wilson
-from tokenwatt_site.accuracy_log import Answer
+from tokenwatt_site.accuracy_log import Answer, text_digest
 from tokenwatt_site.claims import derive
 from tokenwatt_site.errors import InputError
 from tokenwatt_site.run import AccuracyClaim, MetricClaim
@@ -33,7 +31,7 @@ from tokenwatt_site.trials import Evidence
 
 def found(*told: Answer, **changes: Any) -> AccuracyFound:
     """Return the claims of one repeat of answers."""
-    return accuracy_claims(gate_spec(len(told)), evidence(*told, **changes))
+    return accuracy_claims(candidate_spec(len(told)), evidence(*told, **changes))
 
 
 def score(*told: Answer, **changes: Any) -> AccuracyClaim:
@@ -64,15 +62,15 @@ def test_a_score_has_n_and_an_interval() -> None:
     assert (claim.repeat, claim.questions, claim.correct) == (1, 263, 81)
     assert claim.percent == pytest.approx(100 * 81 / 263)
     assert (claim.low, claim.high) == pytest.approx((25.53, 36.62), abs=0.005)
-    assert (claim.mean_tokens, claim.parts, claim.same_launch) == (12.0, 1, True)
+    assert (claim.mean_tokens, claim.parts, claim.same_launch) == (5.0, 1, True)
 
 
 def test_a_question_without_an_answer_is_wrong_and_counted_and_has_no_other_fault() -> None:
-    told = [an_answer(0), unanswered(1, "timed out after 60 s"), unanswered(2, "HTTP 500")]
+    told = [an_answer(0), a_failure(1, 1, "timed out after 60 s"), a_failure(1, 2, "HTTP 500")]
     claim = score(*told)
     assert (claim.correct, claim.unanswered) == (1, 2)
     assert (claim.truncated, claim.unextracted, claim.empty) == (0, 0, 0)
-    assert claim.mean_tokens == 12.0
+    assert claim.mean_tokens == 5.0
 
 
 def test_what_is_wrong_with_answers_is_counted_by_its_name() -> None:
@@ -117,7 +115,7 @@ def test_the_accuracy_of_one_repeat_is_its_share_with_the_interval_of_its_questi
 
 
 def test_the_same_questions_asked_again_make_no_narrower_interval() -> None:
-    spec = gate_spec(60, accuracy={"repeats": 2}, protocol__repeats=2)
+    spec = candidate_spec(60, accuracy={"repeats": 2}, protocol__repeats=2)
     told = evidence(*answers(share(60, 54)), *answers(share(60, 51), repeat=2))
     made = accuracy_claims(spec, told)
     accuracy = metric(made, "accuracy")
@@ -151,7 +149,7 @@ def test_a_run_that_asks_for_no_gate_has_no_score_and_no_drop() -> None:
 
 
 def test_a_gate_that_was_not_run_says_so() -> None:
-    made = accuracy_claims(gate_spec(60), evidence())
+    made = accuracy_claims(candidate_spec(60), evidence())
     assert (made.gate.outcome, made.accuracy) == ("not run", ())
     assert metric(made, "accuracy").reason == "the accuracy gate was not run"
     assert metric(made, "accuracy_drop").reason == "the accuracy gate was not run"
@@ -159,7 +157,7 @@ def test_a_gate_that_was_not_run_says_so() -> None:
 
 def test_a_part_of_the_answers_has_no_score_and_says_how_many_are_there() -> None:
     made = accuracy_claims(
-        gate_spec(60), evidence(*answers(share(37, 37)), reference=share(60, 54))
+        candidate_spec(60), evidence(*answers(share(37, 37)), reference=share(60, 54))
     )
     assert (made.gate.outcome, made.accuracy, made.not_covered) == ("not run", (), ())
     assert made.gate.text == (
@@ -170,7 +168,7 @@ def test_a_part_of_the_answers_has_no_score_and_says_how_many_are_there() -> Non
 
 
 def test_a_repeat_that_is_missing_leaves_no_score_of_the_others() -> None:
-    spec = gate_spec(60, accuracy={"repeats": 2}, protocol__repeats=2)
+    spec = candidate_spec(60, accuracy={"repeats": 2}, protocol__repeats=2)
     made = accuracy_claims(spec, evidence(*answers(share(60, 54))))
     assert (made.gate.outcome, made.accuracy) == ("not run", ())
     assert "60 of 120 answers" in made.gate.text
@@ -186,13 +184,13 @@ def test_a_repeat_that_is_missing_leaves_no_score_of_the_others() -> None:
     ],
 )
 def test_answers_out_of_order_twice_or_beyond_the_plan_are_refused(told: list[Answer]) -> None:
-    text = refused(gate_spec(2), evidence(*told))
+    text = refused(candidate_spec(2), evidence(*told))
     assert "evidence.accuracy: does not answer the gate's questions in their order" in text
 
 
 def test_answers_to_something_else_are_refused_with_what_differs() -> None:
     other = ASKED.model_copy(update={"filter": "flexible-extract"})
-    spec = gate_spec(1)
+    spec = candidate_spec(1)
     gate = spec.setup.accuracy_gate.model_copy(update={"asked": other})
     setup = spec.setup.model_copy(update={"accuracy_gate": gate})
     text = refused(spec.model_copy(update={"setup": setup}), evidence(an_answer(0)))
@@ -201,7 +199,7 @@ def test_answers_to_something_else_are_refused_with_what_differs() -> None:
 
 
 def test_answers_of_a_gate_that_does_not_say_what_it_asks_are_refused() -> None:
-    spec = gate_spec(1)
+    spec = candidate_spec(1)
     gate = spec.setup.accuracy_gate.model_copy(update={"asked": None})
     setup = spec.setup.model_copy(update={"accuracy_gate": gate})
     text = refused(spec.model_copy(update={"setup": setup}), evidence(an_answer(0)))
@@ -209,21 +207,21 @@ def test_answers_of_a_gate_that_does_not_say_what_it_asks_are_refused() -> None:
 
 
 def test_a_sitting_that_the_journal_does_not_start_is_refused() -> None:
-    text = refused(gate_spec(1), evidence(an_answer(0, part=2), sittings=[sitting()]))
+    text = refused(candidate_spec(1), evidence(an_answer(0, part=2), sittings=[sitting()]))
     assert "found repeat 1, part 2" in text
 
 
 def test_every_score_says_that_it_is_of_these_questions_and_of_one_path() -> None:
     told = caveats(found(*answers(share(60, 54))))
     assert list(told) == ["Questions beyond those asked", "Answers drawn at random"]
-    assert "the first 60 of sums-5shot" in told["Questions beyond those asked"]
+    assert "the first 60 of sums-0shot" in told["Questions beyond those asked"]
 
 
 def test_questions_without_an_answer_are_told_with_the_commonest_failures() -> None:
     told = [an_answer(n) for n in range(16)]
-    told += [unanswered(n, "HTTP 500") for n in (16, 17)]
-    told += [unanswered(n, "timed out after 60 s") for n in (18, 19)]
-    why = caveats(found(*told, unanswered(20, "HTTP 500")))["Questions without an answer"]
+    told += [a_failure(1, n, "HTTP 500") for n in (16, 17)]
+    told += [a_failure(1, n, "timed out after 60 s") for n in (18, 19)]
+    why = caveats(found(*told, a_failure(1, 20, "HTTP 500")))["Questions without an answer"]
     assert why == (
         "5 of 21 questions (23.8%) count as wrong: 3 × HTTP 500; 2 × timed out after 60 s."
     )
@@ -282,7 +280,7 @@ def test_a_reference_that_has_nothing_to_lose_is_told() -> None:
 
 
 def test_answers_under_load_are_there_without_a_gate_too() -> None:
-    compared = [a_comparison(0), a_comparison(1, loaded=sha("other"), again=None)]
+    compared = [a_comparison(0), a_comparison(1, loaded=text_digest("other"), again=None)]
     made = accuracy_claims(small_spec(), evidence(compared=compared))
     assert metric(made, "load_difference").value == 50.0
     assert made.under_load[0].differing == 1
@@ -294,7 +292,7 @@ def test_answers_under_load_are_there_without_a_gate_too() -> None:
 
 def derived(told: Sequence[Answer], reference: list[bool] | None) -> Any:
     """Return the claims of a whole run that was asked these questions."""
-    builder = RunBuilder(spec=gate_spec(len(told)))
+    builder = RunBuilder(spec=candidate_spec(len(told)))
     made = evidence_of(builder)
     answered = evidence(*told, reference=reference, compared=[a_comparison(0, trial=2)])
     opening = made.journal[0].data | answered.journal[0].data

@@ -1,4 +1,4 @@
-"""Published vectors, and slow oracles: enumeration, a search for the greatest likelihood, a grid."""
+"""Published vectors, and slow oracles: enumeration, a search by likelihood, a grid."""
 
 from __future__ import annotations
 

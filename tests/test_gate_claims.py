@@ -12,8 +12,8 @@ from tests.support.answers import (
     REFERENCE,
     a_log,
     answers,
+    candidate_spec,
     evidence,
-    gate_spec,
 )
 from tokenwatt_site.accuracy_claims import accuracy_claims
 from tokenwatt_site.accuracy_gate import Paired, drop_interval, mcnemar_exact, questions_needed
@@ -32,7 +32,7 @@ def compared(
     candidate: Sequence[bool], reference: Sequence[bool], *, max_drop: float = 5.0, **changes: Any
 ) -> GateClaim:
     """Return the gate of a run of one repeat."""
-    spec = gate_spec(len(candidate), max_drop=max_drop, **changes)
+    spec = candidate_spec(len(candidate), max_drop=max_drop, **changes)
     return accuracy_claims(spec, evidence(*answers(candidate), reference=reference)).gate
 
 
@@ -113,7 +113,7 @@ def test_a_p_too_small_for_a_number_is_not_written_as_0() -> None:
 def repeated(reference: list[bool], *repeats: list[bool]) -> GateClaim:
     told = [a for n, own in enumerate(repeats, start=1) for a in answers(own, repeat=n)]
     n = len(repeats)
-    spec = gate_spec(len(reference), accuracy={"repeats": n}, protocol__repeats=n)
+    spec = candidate_spec(len(reference), accuracy={"repeats": n}, protocol__repeats=n)
     return accuracy_claims(spec, evidence(*told, reference=reference)).gate
 
 
@@ -134,7 +134,9 @@ def test_a_graver_verdict_counts_before_a_greater_drop() -> None:
 
 
 def test_a_baseline_is_what_others_are_compared_with() -> None:
-    gate = accuracy_claims(gate_spec(60, role="baseline"), evidence(*answers(share(60, 54)))).gate
+    gate = accuracy_claims(
+        candidate_spec(60, role="baseline"), evidence(*answers(share(60, 54)))
+    ).gate
     assert gate == GateClaim(
         outcome="reference",
         text=(
@@ -145,7 +147,7 @@ def test_a_baseline_is_what_others_are_compared_with() -> None:
 
 
 def test_without_a_reference_there_is_a_score_only() -> None:
-    gate = accuracy_claims(gate_spec(60), evidence(*answers(share(60, 54)))).gate
+    gate = accuracy_claims(candidate_spec(60), evidence(*answers(share(60, 54)))).gate
     assert gate == GateClaim(
         outcome="no reference",
         text=(
@@ -158,17 +160,17 @@ def test_without_a_reference_there_is_a_score_only() -> None:
 def test_a_reference_with_several_repeats_is_compared_by_its_first() -> None:
     log = a_log(*answers(share(400, 360)), *answers(share(400, 0), repeat=2))
     told = evidence(*answers(share(400, 360)), reference=log)
-    assert accuracy_claims(gate_spec(400), told).gate.outcome == "passed"
+    assert accuracy_claims(candidate_spec(400), told).gate.outcome == "passed"
 
 
 def test_a_reference_that_answered_other_questions_is_refused() -> None:
     other = a_log(*answers(share(60, 54), data="c" * 64))
-    text = refused(gate_spec(60), evidence(*answers(share(60, 54)), reference=other))
+    text = refused(candidate_spec(60), evidence(*answers(share(60, 54)), reference=other))
     assert "evidence.reference: does not answer the questions of repeat 1" in text
 
 
 def test_a_reference_that_answered_fewer_questions_is_refused() -> None:
-    text = refused(gate_spec(60), evidence(*answers(share(60, 54)), reference=share(59, 54)))
+    text = refused(candidate_spec(60), evidence(*answers(share(60, 54)), reference=share(59, 54)))
     assert "found 59 answers; expected 60 answers" in text
 
 
@@ -176,7 +178,7 @@ def test_a_reference_that_was_asked_otherwise_is_refused_with_what_differs() -> 
     asked = ASKED.model_copy(update={"max_tokens": 16, "prompts": "d" * 64})
     log = a_log(*answers(share(60, 54)))
     other = AccuracyLog(log.header.model_copy(update={"asked": asked}), log.answers)
-    text = refused(gate_spec(60), evidence(*answers(share(60, 54)), reference=other))
+    text = refused(candidate_spec(60), evidence(*answers(share(60, 54)), reference=other))
     assert "evidence.reference.asked" in text
     assert "found another max_tokens, prompts" in text
 
@@ -188,4 +190,4 @@ def test_a_reference_is_there_just_where_it_was_chosen_before_the_load(
     reference: list[bool] | None, opening: dict[str, Any]
 ) -> None:
     told = evidence(*answers(share(60, 54)), reference=reference, opening=opening)
-    assert "is not what the journal's first line names" in refused(gate_spec(60), told)
+    assert "is not what the journal's first line names" in refused(candidate_spec(60), told)

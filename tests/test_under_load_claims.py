@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.support.answers import a_comparison, evidence, sha
+from tests.support.answers import a_comparison, evidence
+from tokenwatt_site.accuracy_log import text_digest
 from tokenwatt_site.errors import InputError
 from tokenwatt_site.run import UnderLoadClaim
 from tokenwatt_site.under_load_claims import (
@@ -16,7 +17,7 @@ from tokenwatt_site.under_load_claims import (
 )
 from tokenwatt_site.under_load_log import Compared
 
-OTHER = sha("another text")
+SAME, OTHER = text_digest("text"), text_digest("another text")
 
 
 def claim_of(compared: Sequence[Compared]) -> UnderLoadClaim:
@@ -30,7 +31,7 @@ def caveats_of(compared: Sequence[Compared]) -> dict[str, str]:
 
 
 def test_answers_that_differ_under_load_are_a_share_with_its_interval() -> None:
-    claim = claim_of([a_comparison(n, loaded=OTHER if n < 6 else sha("text")) for n in range(24)])
+    claim = claim_of([a_comparison(n, loaded=OTHER if n < 6 else SAME) for n in range(24)])
     assert (claim.repeat, claim.trial, claim.rate_urps) == (1, 3, 1_500_000)
     assert (claim.compared, claim.differing, claim.percent) == (24, 6, 25.0)
     assert (claim.low, claim.high) == pytest.approx((12.00, 44.90), abs=0.01)
@@ -44,7 +45,7 @@ def test_how_much_is_alike_is_the_median_over_those_that_differ() -> None:
 
 
 def test_an_answer_that_is_empty_alone_has_no_share_that_is_alike() -> None:
-    claim = claim_of([a_comparison(0, loaded=OTHER, alone=sha(""), same_chars=0, chars=0)])
+    claim = claim_of([a_comparison(0, loaded=OTHER, alone=text_digest(""), same_chars=0, chars=0)])
     assert (claim.differing, claim.same_percent) == (1, None)
 
 
@@ -78,7 +79,7 @@ def test_a_prompt_that_the_engine_had_in_its_cache_is_told() -> None:
 
 
 def test_all_repeats_together_make_one_number() -> None:
-    compared = [a_comparison(n, loaded=OTHER if n < 2 else sha("text")) for n in range(10)]
+    compared = [a_comparison(n, loaded=OTHER if n < 2 else SAME) for n in range(10)]
     compared += [a_comparison(n, repeat=2, trial=7) for n in range(10)]
     claims = under_load_claims(evidence(compared=compared))
     metric = load_difference(claims)

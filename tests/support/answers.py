@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tests.support.runs import small_spec
-from tokenwatt_site.accuracy_log import FORMAT, AccuracyLog, Answer, Header
+from tests.support import runs
+from tokenwatt_site.accuracy_log import FORMAT, AccuracyLog, Answer, Header, text_digest
 from tokenwatt_site.accuracy_spec import AskedTask
 from tokenwatt_site.journal import GENESIS, Entry, Event
 from tokenwatt_site.spec import Spec
@@ -28,46 +27,15 @@ ASKED = AskedTask(
 REFERENCE = {"run": "1" * 64, "configuration": "toy-0123456789ab", "accuracy": "2" * 64}
 
 
-def gate_spec(questions: int = 10, *, max_drop: float = 5.0, **changes: Any) -> Spec:
-    """Return a small spec without a role whose gate asks so many questions."""
-    gate = {
-        "task": "sums",
-        "shots": 5,
-        "questions": questions,
-        "max_drop_points": max_drop,
-        "asked": ASKED.to_json(),
-    }
-    return small_spec(**{"setup__accuracy_gate": gate, "role": "candidate", **changes})
+def candidate_spec(questions: int = 10, *, max_drop: float = 5.0, **changes: Any) -> Spec:
+    """Return a spec of a candidate whose gate asks `ASKED`, with so many questions."""
+    asked = {"setup__accuracy_gate__asked": ASKED.to_json(), "role": "candidate"}
+    return runs.gated_spec(questions, max_drop_points=max_drop, **{**asked, **changes})
 
 
-def sha(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def an_answer(question: int, *, correct: bool = True, **changes: Any) -> Answer:
-    """Return a whole answer of 12 tokens that is right or wrong."""
-    value = {
-        "repeat": 1,
-        "question": question,
-        "data": sha(f"question {question}"),
-        "prompt": sha(f"prompt {question}"),
-        "answer": sha(f"answer {question} {correct}"),
-        "extracted": str(question if correct else -1),
-        "correct": correct,
-        "prompt_tokens": 100,
-        "tokens": 12,
-        "finish": "stop",
-        "failure": None,
-        "flags": (),
-        "part": 1,
-    }
-    return Answer(**{**value, **changes})
-
-
-def unanswered(question: int, failure: str) -> Answer:
-    """Return a question that got no answer."""
-    nothing = dict.fromkeys(("answer", "extracted", "prompt_tokens", "tokens", "finish"))
-    return an_answer(question, correct=False, failure=failure, **nothing)
+def an_answer(question: int, *, correct: bool = True, repeat: int = 1, **changes: Any) -> Answer:
+    """Return an answer with these fields changed."""
+    return runs.an_answer(repeat, question, correct).model_copy(update=changes)
 
 
 def answers(correct: Sequence[bool], **changes: Any) -> tuple[Answer, ...]:
@@ -76,7 +44,7 @@ def answers(correct: Sequence[bool], **changes: Any) -> tuple[Answer, ...]:
 
 
 def a_log(*told: Answer) -> AccuracyLog:
-    header = Header(format=FORMAT, task="sums", shots=5, asked=ASKED, texts=False)
+    header = Header(format=FORMAT, task="sums", shots=0, asked=ASKED, texts=True)
     return AccuracyLog(header, told)
 
 
@@ -125,15 +93,11 @@ def evidence(
 
 def a_comparison(row: int, **changes: Any) -> Compared:
     """Return an answer under load that is the same alone, twice; `changes` are of its fields."""
-    value = {
-        "repeat": 1,
-        "trial": 3,
-        "row": row,
-        "loaded": sha("text"),
-        "alone": sha("text"),
-        "again": sha("text"),
-        "same_chars": 40,
-        "chars": 40,
-        "cached_tokens": 0,
-    }
-    return Compared(**{**value, **changes})
+    text = text_digest("text")
+    both = {"loaded": text, "alone": text, "again": text, **changes}
+    alike = 0 if None in (both["loaded"], both["alone"]) else 40
+    alone = {"chars": 40, "cached_tokens": 0}
+    if both["alone"] is None:
+        alone = {"chars": 0, "cached_tokens": None}
+    value = {"repeat": 1, "trial": 3, "row": row, "same_chars": alike, **alone}
+    return Compared(**{**value, **both})
