@@ -49,8 +49,8 @@ def accuracy_caveats(
     yield (
         "Questions beyond those asked",
         (
-            f"Asked were the first {n:,} of {asked.label}, in the data set's own order; its"
-            " interval is for questions like these. Other tasks may tell otherwise."
+            f"Asked were the first {n:,} of {asked.label}, in the data set's own order; the"
+            " score's interval is for questions like these. Other tasks may tell otherwise."
         ),
     )
     yield (
@@ -77,7 +77,7 @@ def _of_answers(log: AccuracyLog) -> Iterator[tuple[str, str]]:
         often = "; ".join(f"{count} × {why}" for why, count in failed.most_common(3))
         yield (
             "Questions without an answer",
-            f"{_of(failed.total(), len(log.answers))} count as wrong: {often}.",
+            f"{_of(failed.total(), len(log.answers), 'questions')} count as wrong: {often}.",
         )
     if cut := sum(is_truncated(answer) for answer in answered):
         yield (
@@ -124,5 +124,5 @@ def _of_sittings(claims: Sequence[AccuracyClaim]) -> Iterator[tuple[str, str]]:
             )
 
 
-def _of(count: int, n: int) -> str:
-    return f"{count:,} of {n:,} answers ({count / n:.1%})"
+def _of(count: int, n: int, what: str = "answers") -> str:
+    return f"{count:,} of {n:,} {what} ({count / n:.1%})"
