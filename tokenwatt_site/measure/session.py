@@ -108,7 +108,9 @@ def measure(
             keep, say = work.keep_answers, events.say
             sittings = Sittings(spec, task, scorer, work.path, work.journal, keep, say)
         elif repeats_due(spec, work.journal.lines):
-            raise UsageError(Problem("asks a task, which is not given", field="setup.accuracy_gate.task"))
+            raise UsageError(
+                Problem("asks a task, which is not given", field="setup.accuracy_gate.task")
+            )
         else:
             sittings = None
         _Session(spec, work, events, gpus=gpus, sittings=sittings, reference=reference).run()
