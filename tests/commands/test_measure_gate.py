@@ -10,15 +10,18 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from tests.measure.stub_engine import StubEngine, as_json, serving
 from tests.measure.test_session import Lab, lab  # noqa: F401  # a fixture
 from tests.measure.test_session_answers import Desk, desk, interrupted_at  # noqa: F401
-from tests.support.runs import as_written
-from tests.support.sums import scored, summing, sums
+from tests.support.answering import Answering
+from tests.support.runs import HELD, as_written
+from tests.support.sums import added, scored, summing, sums
 from tokenwatt_site import cli
 from tokenwatt_site.canonical import load_json
 from tokenwatt_site.commands import questions
 from tokenwatt_site.commands.verify import verify
 from tokenwatt_site.errors import EnvironmentProblem, Problem, SpecError, UsageError
+from tokenwatt_site.measure import session
 from tokenwatt_site.measure.accuracy.task import Reply, Scores, Task
 from tokenwatt_site.spec import Spec
 
@@ -319,3 +322,37 @@ def test_a_spec_without_a_gate_needs_no_harness(
     done = call("measure", "--spec", path)
     assert "accuracy gate: " not in done.stderr
     assert verify(run_of(done)).claims.gate.outcome == "none"
+
+
+def test_an_engine_over_http_is_loaded_compared_with_itself_and_asked(
+    here: Path,
+    harness: Harness,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(session, "self_test", lambda *_: HELD)
+    answering = Answering(text=added)
+    engine = StubEngine(
+        get={
+            "/v1/models": as_json({"data": [{"id": "toy-135m"}]}),
+            "/metrics": (200, {}, b""),
+        },
+        models=(),
+        plain=answering,
+    )
+    with serving(engine) as url:
+        spec = gated(
+            endpoint__start="attach",
+            endpoint__url=url,
+            # A busy machine makes no trial INVALID: 0.5% of this are 300 ms.
+            setup__slo=[{"metric": "ttft", "quantile": 0.9, "limit_ms": 60_000.0}],
+            protocol__start_rate=100.0,
+            protocol__max_rate=200.0,
+        )
+        write(here / "theirs/a.spec.yaml", spec)
+        checked = verify(run_of(call("measure", "--spec", here / "theirs/a.spec.yaml")))
+    assert harness.planned
+    assert {len(body["prompt"]) for body in answering.bodies} == {len("1 + 1 =")}
+    (answers,) = checked.claims.accuracy
+    assert (answers.questions, answers.correct, answers.unanswered) == (60, 60, 0)
+    (under_load,) = checked.claims.under_load
+    assert (under_load.compared, under_load.differing, under_load.differing_alone) == (6, 0, 0)
