@@ -2,7 +2,6 @@
 
 from contextlib import contextmanager
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 
@@ -11,7 +10,6 @@ from tests.support.clock import VirtualClock
 from tests.support.runs import HELD, ToyEngine, small_spec, spec_in_mode
 from tests.support.tls import Authority, tls_before
 from tests.support.tokenizer_files import metaspace
-from tests.test_goodput import record
 from tokenwatt_site import journal as journal_module
 from tokenwatt_site.accuracy_log import text_digest
 from tokenwatt_site.canonical import sha256_hex
@@ -543,21 +541,3 @@ def test_the_key_is_in_no_file_of_a_session_over_tls_whose_engine_repeats_it(tmp
     assert any("HTTP 401: wrong: Bearer (key)" in text for text in files)
     assert any("ENGINE_KEY" in text for text in files)
     assert key not in "".join([*said, *files, str(caught.value)])
-
-
-ANSWERED = record()
-
-
-@pytest.mark.parametrize(
-    ("silent", "changes"),
-    [
-        (False, [{"status": Status.OK}, {"status": Status.TIMED_OUT}]),
-        (True, [{"status": Status.TIMED_OUT}, {"status": Status.CENSORED}]),
-        # Stopped at its first certain miss, before anything ended.
-        (False, [{"status": Status.CENSORED}]),
-        (True, [{"status": Status.CENSORED, "first_ns": None, "last_ns": None}]),
-    ],
-)
-def test_an_engine_is_silent_only_if_nothing_was_answered(silent, changes):
-    records = tuple(replace(ANSWERED, **change) for change in changes)
-    assert searching.is_silent(SimpleNamespace(records=records)) is silent

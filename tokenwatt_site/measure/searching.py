@@ -82,7 +82,7 @@ class Trials:
             EnvironmentProblem: see `run_trial`.
         """
         protocol = self.spec.protocol
-        previous = self.top(launched.repeat - 1)
+        previous = self.top(launched.repeat - 1) if launched.repeat > 1 else None
         start = previous.rate_urps if previous else round(protocol.start_rate * 1e6)
         seen: list[tuple[int, Literal["PASS", "FAIL"]]] = []
         invalid: Counter[int] = Counter()

@@ -25,6 +25,10 @@ from tokenwatt_site.spec import Spec
 Scorer: TypeAlias = Callable[[Sequence[Reply]], Scores]
 """Scores all replies of a repeat, in order of their questions."""
 
+ANSWER_TIMEOUT_S = 600.0
+"""How long an answer may take at least: one that comes late is not wrong, and a long one on a slow
+engine with others beside it takes minutes."""
+
 _MAX_EXTRACTED_CHARS = 4000
 _BEGINNING_CHARS = 400
 """What is kept of a longer one; spelt out, a character is at most nine."""
@@ -144,7 +148,7 @@ class Sittings:
                 endpoint.api,
                 api_key_variable=endpoint.api_key_variable,
                 concurrency=self.spec.accuracy.concurrency,
-                timeout_s=self.spec.protocol.request_timeout_s,
+                timeout_s=max(ANSWER_TIMEOUT_S, self.spec.protocol.request_timeout_s),
                 part=part,
                 done=answered,
                 keep=kept.keep,
