@@ -401,3 +401,19 @@ def test_a_file_above_the_limit_is_refused(tmp_path: Path) -> None:
 
 def test_what_json_lacks_is_put_as_asked_in_a_file_that_others_wrote() -> None:
     assert load_json(b"[NaN, -Infinity, 1]", source="x", constant=str) == ["NaN", "-Infinity", 1]
+
+
+def test_every_character_is_fit_or_not_by_its_category_and_its_normal_form() -> None:
+    for number in range(0x110000):
+        character = chr(number)
+        unfit = unicodedata.category(character) in {"Cc", "Cf", "Zl", "Zp", "Cs", "Co", "Cn"}
+        unfit = unfit or not unicodedata.is_normalized("NFC", character)
+        assert (text_fault(character) is not None) == (unfit and character != "\n"), hex(number)
+
+
+@pytest.mark.parametrize("blank", ["\n", "\u00a0", "\u2003", "\u3000"])
+def test_blanks_hide_no_character_that_is_unfit(blank: str) -> None:
+    assert text_fault(f"a{blank}é") is None
+    assert text_fault(f"a{blank}\u202e{blank}\t") == (
+        "holds the character U+202E, which is invisible or a control"
+    )
