@@ -30,10 +30,10 @@ def answers_told(spec: Spec, journal: Sequence[Entry]) -> AnswersTold:
     """Return what the journal tells of answers, and check that each line stands where it may.
 
     Answers under load are compared right after their repeat ended, so on its launch. Sittings come
-    after that, numbered from 1, while nothing is launched for another repeat, and none after the
-    one that was asked to its end. A repeat with answers is not launched again. `same_launch` is
-    what the starts of both engines say, where both are told; where they are not, only a first
-    sitting can be of the launch that was loaded.
+    after that, numbered from 1, to the one in which all was asked, before another repeat is
+    launched. A repeat with answers is not launched again. `same_launch` is what the starts of both
+    engines say, where both are told; where they are not, only a first sitting can be of the launch
+    that was loaded.
 
     Raises:
         InputError: naming the line.
@@ -61,8 +61,11 @@ def answers_told(spec: Spec, journal: Sequence[Entry]) -> AnswersTold:
             else:
                 told.sittings[repeat] = sittings
                 _check_same_launch(line, launches.starts[repeat])
-        elif line.event == "launch" and line.data.get("repeat") in {*told.compared, *told.sittings}:
-            raise _at(line, "launches a repeat again whose answers are there")
+        elif line.event == "launch":
+            if (repeat := line.data.get("repeat")) in {*told.compared, *told.sittings}:
+                raise _at(line, f"launches the repeat {repeat} again, whose answers are there")
+            if left := sorted(told.sittings.keys() - told.whole):
+                raise _at(line, f"comes before the repeat {left[0]} was asked to its end")
         launches.see(line)
     return told
 
