@@ -227,6 +227,11 @@ def test_questions_without_an_answer_are_told_with_the_commonest_failures() -> N
     )
 
 
+def test_of_a_long_failure_the_beginning_is_told() -> None:
+    why = caveats(found(a_failure(1, 0, "x" * 900)))["Questions without an answer"]
+    assert why == f"1 of 1 questions (100.0%) count as wrong: 1 × {'x' * 200}."
+
+
 @pytest.mark.parametrize(
     ("what", "changes", "words"),
     [

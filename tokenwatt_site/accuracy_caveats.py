@@ -74,7 +74,7 @@ def _of_gate(spec: Spec, gate: GateClaim) -> Iterator[tuple[str, str]]:
 def _of_answers(log: AccuracyLog) -> Iterator[tuple[str, str]]:
     answered = [answer for answer in log.answers if answer.failure is None]
     if failed := Counter(a.failure for a in log.answers if a.failure is not None):
-        often = "; ".join(f"{count} × {why}" for why, count in failed.most_common(3))
+        often = "; ".join(f"{count} × {why[:200]}" for why, count in failed.most_common(3))
         yield (
             "Questions without an answer",
             f"{_of(failed.total(), len(log.answers), 'questions')} count as wrong: {often}.",
