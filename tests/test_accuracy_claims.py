@@ -79,6 +79,7 @@ def test_what_is_wrong_with_answers_is_counted_by_its_name() -> None:
         an_answer(1, correct=False, extracted=None, tokens=0, flags=("empty",)),
         an_answer(2, flags=("repetitive", "markers"), tokens=None),
         an_answer(3, tokens=256),
+        an_answer(4, extracted=None, tokens=None),
     ]
     claim = score(*told)
     assert (claim.truncated, claim.unextracted) == (1, 1)

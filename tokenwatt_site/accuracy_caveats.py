@@ -90,7 +90,7 @@ def _of_answers(log: AccuracyLog) -> Iterator[tuple[str, str]]:
     for flag, what, why in _ON_SIGHT:
         if flagged := sum(flag in answer.flags for answer in answered):
             yield what, f"{_of(flagged, len(answered))} {why}"
-    if nothing := sum(answer.extracted is None for answer in answered):
+    if nothing := sum(is_unread(answer) for answer in answered):
         yield (
             "Answers in a form that the filter reads",
             (
@@ -103,6 +103,11 @@ def _of_answers(log: AccuracyLog) -> Iterator[tuple[str, str]]:
 def is_truncated(answer: Answer) -> bool:
     """Tell whether an answer was cut at the most tokens, as the engine says."""
     return answer.finish == "length"
+
+
+def is_unread(answer: Answer) -> bool:
+    """Tell whether an answer is wrong since the filter found nothing in it."""
+    return answer.extracted is None and not answer.correct
 
 
 def _of_sittings(claims: Sequence[AccuracyClaim]) -> Iterator[tuple[str, str]]:
