@@ -6,22 +6,25 @@ text, where it is kept, what was answered.
 
 An engine may answer with anything: control characters, half of a surrogate pair, text that is not
 in normal form. A digest is of the text as it came (`text_digest`). What a file of ours cannot hold
-is spelt out in the text that is kept (`kept_text`), which `original_text` turns back.
+is spelt out in the text that is kept (`kept_text`), which `original_text` turns back. The short
+texts beside it are made one clean line each, and what does not fit is dropped.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Annotated, Final, Literal, get_args
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from tokenwatt_site.accuracy_spec import AskedTask
 from tokenwatt_site.answer_flags import Flag
-from tokenwatt_site.canonical import sha256_hex, text_fault
+from tokenwatt_site.canonical import clean_text, sha256_hex, text_fault
 from tokenwatt_site.columns import PLAIN_INTEGER, encode_objects, read_header, read_objects
 from tokenwatt_site.errors import InputError, Problem
 from tokenwatt_site.schema import Line, Model, Sha256
@@ -36,7 +39,7 @@ MAX_ANSWER_BYTES = 5 << 20
 
 _NUMBERED = r"\\\{((?:10|[0-9a-f])?[0-9a-f]{1,4})\}"
 _SPELT = re.compile(rf"\\\\|{_NUMBERED}")
-_WELL_SPELT = re.compile(rf"(?:[^\\]|\\\\|{_NUMBERED})*+")
+_WELL_SPELT = re.compile(rf"(?:[^\\]++|\\\\|{_NUMBERED})*+")
 
 
 def text_digest(text: str) -> str:
@@ -64,13 +67,31 @@ _BACKSLASH = {ord("\\"): r"\\"}
 
 def original_text(kept: str) -> str:
     """Return the text that `kept_text` kept."""
-    return _SPELT.sub(lambda match: chr(int(match[1], 16)) if match[1] else "\\", kept)
+    if "\\" not in kept:
+        return kept
+    # Plain text and numbers in turn; a doubled backslash has none. A function for each match would
+    # take ten times as long, and there may be a hundred thousand.
+    parts: list[str | None] = _SPELT.split(kept)
+    meant = {each: chr(int(each, 16)) if each else "\\" for each in set(parts[1::2])}
+    parts[1::2] = [meant[each] for each in parts[1::2]]
+    return "".join(map(str, parts))
 
 
-def _well_spelt(kept: str) -> str:
-    if not _WELL_SPELT.fullmatch(kept):
-        raise ValueError(r"text in which a backslash is followed by another, or by a number in {}")
-    return kept
+def _as_kept(text: str) -> str:
+    if (fault := text_fault(text)) is not None:
+        raise ValueError(f"text as kept_text keeps it: this {fault}")
+    if not _WELL_SPELT.fullmatch(text):
+        raise ValueError(
+            r"text as kept_text keeps it: no backslash but \\ and numbers such as \{9}"
+        )
+    return text
+
+
+def _cleaned(limit: int) -> BeforeValidator:
+    def clean(value: object) -> object:
+        return clean_text(value, limit=limit).rstrip() if isinstance(value, str) else value
+
+    return BeforeValidator(clean)
 
 
 class Header(Model):
@@ -107,15 +128,13 @@ class Answer(Model):
     data: Sha256
     prompt: Sha256
     answer: Sha256 | None
-    text: Annotated[str, Field(max_length=MAX_ANSWER_CHARS), AfterValidator(_well_spelt)] | None = (
-        None
-    )
-    extracted: Annotated[str, Field(max_length=4000)] | None
+    text: Annotated[str, Field(max_length=MAX_ANSWER_CHARS), AfterValidator(_as_kept)] | None = None
+    extracted: Annotated[str | None, _cleaned(4000)]
     correct: bool
     prompt_tokens: Annotated[int, Field(ge=0)] | None
     tokens: Annotated[int, Field(ge=0)] | None
-    finish: Annotated[str, Field(max_length=100)] | None
-    failure: Annotated[str, Field(max_length=1000)] | None
+    finish: Annotated[str | None, _cleaned(100)]
+    failure: Annotated[str | None, _cleaned(1000)]
     flags: tuple[Flag, ...]
     part: Annotated[int, Field(ge=1)]
 
@@ -131,24 +150,28 @@ class Answer(Model):
         return self
 
 
+_repeat_of = attrgetter("repeat")
+
+
 @dataclass(frozen=True, slots=True)
 class AccuracyLog:
-    """All answers of a run."""
+    """All answers of a run, in the order of repeats and questions."""
 
     header: Header
     answers: tuple[Answer, ...]
 
     def of_repeat(self, repeat: int) -> tuple[Answer, ...]:
-        return tuple(answer for answer in self.answers if answer.repeat == repeat)
+        first = bisect_left(self.answers, repeat, key=_repeat_of)
+        return self.answers[first : bisect_right(self.answers, repeat, key=_repeat_of)]
 
 
-_STRING = rb'"(?:[^"\\\x00-\x1f\x7f-\xff]|\\[n"\\])*+"'
+_STRING = rb'"(?:[^"\\\x00-\x1f\x7f]++|\\[n"\\])*+"'
 _VALUE = rb'(?:null|true|false|%b|%b|\[(?:"[a-z]+",?)*+\])' % (PLAIN_INTEGER, _STRING)
 _PLAIN = re.compile(
     rb"\{%b\}"
     % b",".join(b'"%b":%b' % (name.encode(), _VALUE) for name in sorted(Answer.model_fields))
 )
-"""Lines that every reader of JSON understands in the same way."""
+"""Lines of the form that we write, in which nothing has two readings."""
 
 
 def digest_of_digests(digests: Sequence[str]) -> str:

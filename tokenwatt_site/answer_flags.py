@@ -83,10 +83,11 @@ def _ends_in_a_loop(text: str) -> bool:
     seen too. Only the last thousand characters are looked at, however long the text is.
     """
     tail = text[-_TAIL_CHARS:]
-    for piece in range(1, MAX_PIECE_CHARS + 1):
+    longest = min(MAX_PIECE_CHARS, len(tail) // MIN_PIECES) if len(tail) >= MIN_LOOP_CHARS else 0
+    for piece in range(1, longest + 1):
         loop = max(MIN_LOOP_CHARS, MIN_PIECES * piece)
         # What has a period of so many characters is itself, moved by as many.
-        if len(tail) >= loop and tail[-loop:-piece] == tail[len(tail) - loop + piece :]:
+        if tail[-loop:-piece] == tail[len(tail) - loop + piece :]:
             return True
     return False
 

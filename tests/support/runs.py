@@ -308,6 +308,8 @@ class RunBuilder:
     key: Ed25519PrivateKey = field(default_factory=a_key)
     day: int = 1
     first_trial: int = 1
+    published: Mapping[str, Any] = field(default_factory=dict)
+    """What is written in the place of `power`, `accuracy` and so on, as the `edit_*` do."""
     edit_requests: Callable[[list[RequestRecord]], list[RequestRecord]] | None = None
     edit_journal: Callable[[JournalPlan], JournalPlan] | None = None
     edit_document: Callable[[dict[str, Any]], None] | None = None
@@ -330,7 +332,8 @@ class RunBuilder:
             store(evidence, "journal", journal_file.read_bytes()),
         ]
         journal_file.unlink()
-        files += [store(evidence, role, data) for role, data in self._readings()]
+        readings = replace(self, **self.published)._readings()
+        files += [store(evidence, role, data) for role, data in readings]
         run = Run(
             run_schema="tokenwatt/run/1",
             simulated=self.simulated,
