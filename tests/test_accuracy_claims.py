@@ -79,6 +79,7 @@ def test_what_is_wrong_with_answers_is_counted_by_its_name() -> None:
         an_answer(1, correct=False, extracted=None, tokens=0, flags=("empty",)),
         an_answer(2, flags=("repetitive", "markers"), tokens=None),
         an_answer(3, tokens=256),
+        an_answer(4, extracted=None, tokens=None),
     ]
     claim = score(*told)
     assert (claim.truncated, claim.unextracted) == (1, 1)
@@ -225,6 +226,11 @@ def test_questions_without_an_answer_are_told_with_the_commonest_failures() -> N
     assert why == (
         "5 of 21 questions (23.8%) count as wrong: 3 × HTTP 500; 2 × timed out after 60 s."
     )
+
+
+def test_of_a_long_failure_the_beginning_is_told() -> None:
+    why = caveats(found(a_failure(1, 0, "x" * 900)))["Questions without an answer"]
+    assert why == f"1 of 1 questions (100.0%) count as wrong: 1 × {'x' * 200}."
 
 
 @pytest.mark.parametrize(

@@ -348,6 +348,19 @@ def test_so_many_questions_settle_it_about_8_times_of_10(
     assert settled == pytest.approx(SETTLED_WITH, abs=0.08)
 
 
+@given(counts(), st.sampled_from([0.0, 0.01, 0.05, 0.2]))
+def test_what_so_many_questions_cannot_tell_takes_more_of_them(
+    found: Paired, max_drop: float
+) -> None:
+    needed = questions_needed(found.worse / found.n, found.better / found.n, max_drop)
+    if judge_drop(found, max_drop) == "inconclusive" and found.losable > max_drop:
+        assert needed is None or needed > found.n
+
+
+def test_where_everything_may_be_lost_one_question_is_enough() -> None:
+    assert questions_needed(0.0, 0.0, 1.0) == 1
+
+
 def test_closer_to_what_is_allowed_it_takes_more_questions() -> None:
     needed = [questions_needed(share, 0.01, 0.05) for share in (0.01, 0.02, 0.04, 0.055)]
     assert needed == sorted(needed, key=lambda n: n or 0)

@@ -74,7 +74,7 @@ def _of_gate(spec: Spec, gate: GateClaim) -> Iterator[tuple[str, str]]:
 def _of_answers(log: AccuracyLog) -> Iterator[tuple[str, str]]:
     answered = [answer for answer in log.answers if answer.failure is None]
     if failed := Counter(a.failure for a in log.answers if a.failure is not None):
-        often = "; ".join(f"{count} × {why}" for why, count in failed.most_common(3))
+        often = "; ".join(f"{count} × {why[:200]}" for why, count in failed.most_common(3))
         yield (
             "Questions without an answer",
             f"{_of(failed.total(), len(log.answers), 'questions')} count as wrong: {often}.",
@@ -90,7 +90,7 @@ def _of_answers(log: AccuracyLog) -> Iterator[tuple[str, str]]:
     for flag, what, why in _ON_SIGHT:
         if flagged := sum(flag in answer.flags for answer in answered):
             yield what, f"{_of(flagged, len(answered))} {why}"
-    if nothing := sum(answer.extracted is None for answer in answered):
+    if nothing := sum(is_unread(answer) for answer in answered):
         yield (
             "Answers in a form that the filter reads",
             (
@@ -103,6 +103,11 @@ def _of_answers(log: AccuracyLog) -> Iterator[tuple[str, str]]:
 def is_truncated(answer: Answer) -> bool:
     """Tell whether an answer was cut at the most tokens, as the engine says."""
     return answer.finish == "length"
+
+
+def is_unread(answer: Answer) -> bool:
+    """Tell whether an answer is wrong since the filter found nothing in it."""
+    return answer.extracted is None and not answer.correct
 
 
 def _of_sittings(claims: Sequence[AccuracyClaim]) -> Iterator[tuple[str, str]]:
