@@ -49,8 +49,8 @@ def accuracy_caveats(
     yield (
         "Questions beyond those asked",
         (
-            f"Asked were the first {n:,} of {asked.label}, in the data set's own order; its"
-            " interval is for questions like these. Other tasks may tell otherwise."
+            f"Asked were the first {n:,} of {asked.label}, in the data set's own order; the"
+            " score's interval is for questions like these. Other tasks may tell otherwise."
         ),
     )
     yield (
@@ -74,10 +74,10 @@ def _of_gate(spec: Spec, gate: GateClaim) -> Iterator[tuple[str, str]]:
 def _of_answers(log: AccuracyLog) -> Iterator[tuple[str, str]]:
     answered = [answer for answer in log.answers if answer.failure is None]
     if failed := Counter(a.failure for a in log.answers if a.failure is not None):
-        often = "; ".join(f"{count} × {why}" for why, count in failed.most_common(3))
+        often = "; ".join(f"{count} × {why[:200]}" for why, count in failed.most_common(3))
         yield (
             "Questions without an answer",
-            f"{_of(failed.total(), len(log.answers))} count as wrong: {often}.",
+            f"{_of(failed.total(), len(log.answers), 'questions')} count as wrong: {often}.",
         )
     if cut := sum(is_truncated(answer) for answer in answered):
         yield (
@@ -90,7 +90,7 @@ def _of_answers(log: AccuracyLog) -> Iterator[tuple[str, str]]:
     for flag, what, why in _ON_SIGHT:
         if flagged := sum(flag in answer.flags for answer in answered):
             yield what, f"{_of(flagged, len(answered))} {why}"
-    if nothing := sum(answer.extracted is None for answer in answered):
+    if nothing := sum(is_unread(answer) for answer in answered):
         yield (
             "Answers in a form that the filter reads",
             (
@@ -103,6 +103,11 @@ def _of_answers(log: AccuracyLog) -> Iterator[tuple[str, str]]:
 def is_truncated(answer: Answer) -> bool:
     """Tell whether an answer was cut at the most tokens, as the engine says."""
     return answer.finish == "length"
+
+
+def is_unread(answer: Answer) -> bool:
+    """Tell whether an answer is wrong since the filter found nothing in it."""
+    return answer.extracted is None and not answer.correct
 
 
 def _of_sittings(claims: Sequence[AccuracyClaim]) -> Iterator[tuple[str, str]]:
@@ -124,5 +129,5 @@ def _of_sittings(claims: Sequence[AccuracyClaim]) -> Iterator[tuple[str, str]]:
             )
 
 
-def _of(count: int, n: int) -> str:
-    return f"{count:,} of {n:,} answers ({count / n:.1%})"
+def _of(count: int, n: int, what: str = "answers") -> str:
+    return f"{count:,} of {n:,} {what} ({count / n:.1%})"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from tokenwatt_site.accuracy_caveats import accuracy_caveats, is_truncated
+from tokenwatt_site.accuracy_caveats import accuracy_caveats, is_truncated, is_unread
 from tokenwatt_site.accuracy_gate import wilson
 from tokenwatt_site.accuracy_log import AccuracyLog
 from tokenwatt_site.accuracy_spec import NO_TASK
@@ -105,7 +105,7 @@ def _score(evidence: Evidence, log: AccuracyLog, repeat: int) -> AccuracyClaim:
         high=100 * high,
         unanswered=n - len(answered),
         truncated=sum(is_truncated(answer) for answer in answered),
-        unextracted=sum(answer.extracted is None for answer in answered),
+        unextracted=sum(is_unread(answer) for answer in answered),
         empty=sum("empty" in answer.flags for answer in answered),
         repetitive=sum("repetitive" in answer.flags for answer in answered),
         markers=sum("markers" in answer.flags for answer in answered),

@@ -166,4 +166,4 @@ def questions_needed(worse: float, better: float, max_drop: float) -> int | None
     if drop > max_drop:
         by_test = Z_975 * math.sqrt(worse + better) + spread
         root = max(root, (by_test + math.sqrt(by_test * by_test + 4 * drop)) / (2 * drop))
-    return math.ceil(root * root)
+    return max(1, math.ceil(root * root))

@@ -183,7 +183,8 @@ class GateClaim(Model):
     run": one was, and there are no answers. Drops are in points of 100, with their 95% interval;
     where several repeats were asked, of the one that came out worst. `worse` questions were right
     in the reference alone, `better` in this run alone. `questions_needed` would settle what is
-    inconclusive, with 80%; null: none would, or it is settled.
+    inconclusive, with 80%; null: none would, or it is settled. Where the reference has no more
+    right than may be lost, nothing is passed.
     """
 
     outcome: GateOutcome
