@@ -22,7 +22,7 @@ from typing import Annotated, Final, Literal, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from tokenwatt_site.accuracy_spec import AskedTask
+from tokenwatt_site.accuracy_spec import MAX_ANSWERS, AskedTask
 from tokenwatt_site.answer_flags import Flag
 from tokenwatt_site.canonical import clean_text, sha256_hex, text_fault
 from tokenwatt_site.columns import PLAIN_INTEGER, encode_objects, read_header, read_objects
@@ -32,7 +32,6 @@ from tokenwatt_site.schema import Line, Model, Sha256
 # History of the format. 1: first.
 FORMAT: Final = "tokenwatt/accuracy/1"
 
-MAX_ANSWERS = 100_000
 MAX_ANSWER_CHARS = 1 << 20
 MAX_ANSWER_BYTES = 5 << 20
 """Of one line: the longest text, at most four bytes a character, and what stands beside it."""

@@ -38,57 +38,63 @@ def answers_told(spec: Spec, journal: Sequence[Entry]) -> AnswersTold:
     Raises:
         InputError: naming the line.
     """
-    told, launches = AnswersTold(), _Launches()
     asked = spec.setup.accuracy_gate.asked is not None
-    planned = range(1, spec.accuracy.repeats + 1) if asked else range(0)
+    reader = _Reader(range(1, spec.accuracy.repeats + 1) if asked else range(0))
     for line in journal:
-        if line.event == "under_load":
-            repeat = _number(line, "repeat")
-            if repeat != launches.just_ended:
-                raise _at(line, f"is of the repeat {repeat}; just ended: {launches.just_ended}")
-            told.compared[repeat] = _number(line, "trial")
-        elif line.event in {"accuracy_start", "accuracy_end"}:
-            repeat, part = _number(line, "repeat"), _number(line, "part")
-            if repeat not in planned or repeat in told.whole:
-                raise _at(line, f"is of the repeat {repeat}, in which nothing is left to be asked")
-            if launches.running or repeat not in launches.ended:
-                raise _at(line, f"is of the repeat {repeat}, which has not ended, or in another")
-            sittings = told.sittings.get(repeat, 0) + (line.event == "accuracy_start")
-            if part != sittings:
-                raise _at(line, f"is of part {part}; sittings so far: {sittings}")
-            if line.event == "accuracy_end":
-                told.whole.add(repeat)
-            else:
-                told.sittings[repeat] = sittings
-                _check_same_launch(line, launches.starts[repeat])
-        elif line.event == "launch":
-            if (repeat := line.data.get("repeat")) in {*told.compared, *told.sittings}:
-                raise _at(line, f"launches the repeat {repeat} again, whose answers are there")
-            if left := sorted(told.sittings.keys() - told.whole):
-                raise _at(line, f"comes before the repeat {left[0]} was asked to its end")
-        launches.see(line)
-    return told
+        reader.see(line)
+    return reader.told
 
 
 @dataclass(slots=True)
-class _Launches:
-    """What is known of launches up to a line: `starts` are those of their engines, by repeat."""
+class _Reader:
+    """What is known up to a line: `starts` are those of the engines, by repeat."""
 
+    planned: range
+    told: AnswersTold = field(default_factory=AnswersTold)
     running: bool = False
     just_ended: object = None
     ended: set[object] = field(default_factory=set)
     starts: dict[object, object] = field(default_factory=dict)
 
     def see(self, line: Entry) -> None:
-        repeat = line.data.get("repeat")
-        self.just_ended = None
+        just_ended, self.just_ended = self.just_ended, None
         if line.event == "launch":
-            self.running, self.starts[repeat] = True, line.data.get("engine_started")
+            self._launch(line, line.data.get("repeat"))
         elif line.event == "repeat_end":
-            self.running, self.just_ended = False, repeat
-            self.ended.add(repeat)
+            self.running, self.just_ended = False, line.data.get("repeat")
+            self.ended.add(self.just_ended)
         elif line.event == "interrupted":
             self.running = False
+        elif line.event == "under_load":
+            repeat = _number(line, "repeat")
+            if repeat != just_ended:
+                raise _at(line, f"is of the repeat {repeat}; just ended: {just_ended}")
+            self.told.compared[repeat] = _number(line, "trial")
+        elif line.event in {"accuracy_start", "accuracy_end"}:
+            self._sitting(line, _number(line, "repeat"), _number(line, "part"))
+
+    def _launch(self, line: Entry, repeat: object) -> None:
+        told = self.told
+        if repeat in {*told.compared, *told.sittings}:
+            raise _at(line, f"launches the repeat {repeat} again, whose answers are there")
+        if left := sorted(told.sittings.keys() - told.whole):
+            raise _at(line, f"comes before the repeat {left[0]} was asked to its end")
+        self.running, self.starts[repeat] = True, line.data.get("engine_started")
+
+    def _sitting(self, line: Entry, repeat: int, part: int) -> None:
+        told = self.told
+        if repeat not in self.planned or repeat in told.whole:
+            raise _at(line, f"is of the repeat {repeat}, in which nothing is left to be asked")
+        if self.running or repeat not in self.ended:
+            raise _at(line, f"is of the repeat {repeat}, which has not ended, or in another")
+        sittings = told.sittings.get(repeat, 0) + (line.event == "accuracy_start")
+        if part != sittings:
+            raise _at(line, f"is of part {part}; sittings so far: {sittings}")
+        if line.event == "accuracy_end":
+            told.whole.add(repeat)
+        else:
+            told.sittings[repeat] = sittings
+            _check_same_launch(line, self.starts[repeat])
 
 
 def _check_same_launch(line: Entry, loaded: object) -> None:
