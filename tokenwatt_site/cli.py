@@ -126,7 +126,8 @@ def _handled(command: Callable[P, R]) -> Callable[P, R]:
             return command(*args, **kwargs)
         except TokenwattError as error:
             for line in str(error).splitlines():
-                _tell(f"error: {line}")
+                # What is indented belongs to the line before, and may be there to be pasted.
+                _tell(line if line.startswith(" ") else f"error: {line}")
             raise typer.Exit(error.exit_code) from error
         except KeyboardInterrupt:
             _tell("interrupted")
@@ -223,7 +224,7 @@ def _print_summary(run: Run) -> None:
             f" {answers.questions:,} right (95% interval {answers.low:.1f} to {answers.high:.1f})"
         )
     if run.claims.gate.outcome != "none":
-        _tell(f"  accuracy gate: {run.claims.gate.outcome} ({run.claims.gate.text})")
+        _tell(f"  {run.claims.gate.text}")
 
 
 @app.command()

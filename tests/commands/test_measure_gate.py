@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from typer.testing import CliRunner, Result
 
+from tests.conftest import ROOT
 from tests.measure.stub_engine import StubEngine, as_json, serving
 from tests.measure.test_session import Lab, lab  # noqa: F401  # a fixture
 from tests.measure.test_session_answers import Desk, desk, interrupted_at  # noqa: F401
-from tests.support.answering import Answering
-from tests.support.runs import HELD, as_written
-from tests.support.sums import added, scored, summing, sums
+from tests.support.answering import Answering, prompt_of
+from tests.support.runs import HELD, as_written, small_spec
+from tests.support.sums import scored, summing, sums
 from tokenwatt_site import cli
 from tokenwatt_site.canonical import load_json
 from tokenwatt_site.commands import questions
@@ -144,7 +149,7 @@ def test_a_run_is_judged_against_the_baseline_that_was_found_before(
     gate = checked.claims.gate
     assert (gate.outcome, gate.reference_run) == ("inconclusive", baseline.run_id)
     assert "answers of repeat 1: 100.0% of 60 right (95% interval 94.0 to 100.0)" in done.stderr
-    assert f"accuracy gate: inconclusive ({gate.text})" in done.stderr
+    assert done.stderr.splitlines()[-1] == f"  {gate.text}"
 
 
 def test_a_gate_that_failed_ends_with_4_after_its_run_was_written(
@@ -320,39 +325,51 @@ def test_a_spec_without_a_gate_needs_no_harness(
     none = {"task": "none", "shots": 0, "questions": 0, "max_drop_points": 0.0}
     path = write(here / "a.spec.yaml", summing(TASK, setup__accuracy_gate=none))
     done = call("measure", "--spec", path)
-    assert "accuracy gate: " not in done.stderr
+    assert done.stderr.count("accuracy gate") == done.stderr.count("no accuracy gate was asked for")
     assert verify(run_of(done)).claims.gate.outcome == "none"
 
 
-def test_an_engine_over_http_is_loaded_compared_with_itself_and_asked(
-    here: Path,
-    harness: Harness,
-    monkeypatch: pytest.MonkeyPatch,
+def add_up(prompt: str) -> str:
+    """Answer as an engine that can add, but for sums of 9."""
+    numbers = re.findall(r"[0-9]+", prompt.rsplit("Question:", 1)[-1])
+    return f" {sum(map(int, numbers)) - ('9' in numbers)}\n"
+
+
+def test_an_engine_over_http_is_refused_without_the_block_then_loaded_asked_and_scored(
+    here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Nothing is stood in for but the model."""
+    pytest.importorskip("lm_eval")
     monkeypatch.setattr(session, "self_test", lambda *_: HELD)
-    answering = Answering(text=added)
+    shutil.copy(ROOT / "specs" / DATA, here / "theirs" / DATA)
+    answering = Answering(text=add_up)
+    models = as_json({"data": [{"id": "toy-135m"}]})
     engine = StubEngine(
-        get={
-            "/v1/models": as_json({"data": [{"id": "toy-135m"}]}),
-            "/metrics": (200, {}, b""),
-        },
-        models=(),
-        plain=answering,
+        get={"/v1/models": models, "/metrics": (200, {}, b"")}, models=(), plain=answering
     )
+    gate = {"task": "sums", "shots": 2, "questions": 20, "max_drop_points": 5.0}
     with serving(engine) as url:
-        spec = gated(
-            endpoint__start="attach",
-            endpoint__url=url,
+        changes = {
+            "accuracy": {"data": DATA},
+            "endpoint__start": "attach",
+            "endpoint__url": url,
             # A busy machine makes no trial INVALID: 0.5% of this are 300 ms.
-            setup__slo=[{"metric": "ttft", "quantile": 0.9, "limit_ms": 60_000.0}],
-            protocol__start_rate=100.0,
-            protocol__max_rate=200.0,
-        )
-        write(here / "theirs/a.spec.yaml", spec)
-        checked = verify(run_of(call("measure", "--spec", here / "theirs/a.spec.yaml")))
-    assert harness.planned
-    assert {len(body["prompt"]) for body in answering.bodies} == {len("1 + 1 =")}
+            "setup__slo": [{"metric": "ttft", "quantile": 0.9, "limit_ms": 60_000.0}],
+            "protocol__start_rate": 100.0,
+            "protocol__max_rate": 200.0,
+        }
+        path = write(here / "theirs/a.spec.yaml", small_spec(setup__accuracy_gate=gate, **changes))
+        refused = call("measure", "--spec", path)
+        assert refused.exit_code == 2
+        block = refused.stderr[refused.stderr.index("    asked:") :]
+        gate |= yaml.safe_load(textwrap.dedent(block))
+        write(path, small_spec(setup__accuracy_gate=gate, **changes))
+        checked = verify(run_of(call("measure", "--spec", path)))
     (answers,) = checked.claims.accuracy
-    assert (answers.questions, answers.correct, answers.unanswered) == (60, 60, 0)
+    nines = sum(
+        "9" in prompt_of(body).rsplit("Question:", 1)[-1] for body in answering.bodies[-20:]
+    )
+    assert (answers.questions, answers.correct, answers.unanswered) == (20, 20 - nines, 0)
+    assert 0 < nines < 10
     (under_load,) = checked.claims.under_load
     assert (under_load.compared, under_load.differing, under_load.differing_alone) == (6, 0, 0)

@@ -38,7 +38,8 @@ class Questions:
 def data_folders(beside: Path | None) -> tuple[Path, ...]:
     """Return where `accuracy.data` is looked for: as a spec is, after the spec's own folder."""
     packaged = Path(str(resources.files("tokenwatt_site"))) / "specs"
-    return (*(() if beside is None else (beside,)), Path(), Path("specs"), packaged)
+    own = () if beside is None else (beside,)
+    return tuple(dict.fromkeys((*own, Path(), Path("specs"), packaged)))
 
 
 def plan_questions(
