@@ -15,20 +15,21 @@ import importlib.metadata
 import json
 import random
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
 from tokenwatt_site.accuracy_log import digest_of_digests
-from tokenwatt_site.canonical import JsonValue, canonical_bytes, digest, read_file, text_fault
+from tokenwatt_site.canonical import JsonValue, canonical_bytes, digest, text_fault
 from tokenwatt_site.errors import Problem, UsageError
 from tokenwatt_site.measure.accuracy import local
+from tokenwatt_site.measure.accuracy.splits import read_split
 
 # lm-eval's own defaults (lm_eval/defaults.py), by which its published scores were made.
 _SEED = 1234
 _MAX_TOKENS = 256
 
-_MAX_SPLIT_BYTES = 4 << 30
 _MAX_EXTRACTED_CHARS = 4000
 _NO_MATCH = "[invalid]"
 """What lm-eval's regular expressions give where they match nothing."""
@@ -41,14 +42,17 @@ _TEXT, _CHOICES = "generate_until", ("multiple_choice", "loglikelihood")
 
 def main() -> int:
     request = json.load(sys.stdin)
+    Path(request["answer"]).write_text(json.dumps(respond(request)), encoding="utf-8")
+    return 0
+
+
+def respond(request: Mapping[str, Any]) -> JsonValue:
+    """Return the answer to one request."""
     try:
-        answer = _answer(request)
+        return _answer(request)
     except UsageError as error:
         (problem,) = error.problems
-        assert isinstance(problem, Problem)  # noqa: S101 - by UsageError
-        answer = {"problem": {k: v for k, v in vars(problem).items() if v is not None}}
-    Path(request["answer"]).write_text(json.dumps(answer), encoding="utf-8")
-    return 0
+        return {"problem": {k: v for k, v in vars(problem).items() if v is not None}}
 
 
 def _answer(request: Mapping[str, Any]) -> JsonValue:
@@ -89,7 +93,6 @@ class _Planned:
         self._name: str = request["task"]
         chat, wanted = request["api"] == "chat", request["questions"]
         self._task = _load(request)
-        _require_measurable(self._task, chat=chat)
         count = len(self._task.eval_docs)
         if count < wanted:
             refuse(
@@ -120,9 +123,7 @@ class _Planned:
 
     def _set_shots(self, shots: int) -> None:
         if self._task.get_config("num_fewshot") == 0 and shots:
-            refuse(
-                "is defined without examples", field="setup.accuracy_gate.shots", expected="0"
-            )
+            refuse("is defined without examples", field="setup.accuracy_gate.shots", expected="0")
         self._task.set_config("num_fewshot", shots)
         self._task.set_fewshot_seed(_SEED)
 
@@ -283,10 +284,10 @@ def _load(request: Mapping[str, Any]) -> Any:
     import numpy as np  # noqa: PLC0415 - comes with lm-eval
 
     random.seed(0)
-    np.random.seed(_SEED)  # noqa: NPY002 - the generator that tasks use
+    np.random.seed(_SEED)  # the generator that tasks use
     if (rows := request["rows"]) is not None:
         return _local(request, rows)
-    config = _registered(request["task"])
+    config = _registered(request["task"], chat=request["api"] == "chat")
     if request["folder"] is not None:
         if config.get("custom_dataset") is not None:
             refuse("makes its data set itself and takes none", field="accuracy.data")
@@ -307,12 +308,20 @@ def _local(request: Mapping[str, Any], rows: Sequence[local.Row]) -> Any:
     return _configured(config | {"custom_dataset": lambda **_: data}, hub=False)
 
 
-def _registered(name: str) -> dict[str, Any]:
+@cache
+def _index() -> Mapping[str, Any]:
+    """Return every task of lm-eval by its name; it reads 14,000 files, for about 9 s."""
     from lm_eval.tasks import TaskManager  # noqa: PLC0415
+
+    index: Mapping[str, Any] = TaskManager().task_index
+    return index
+
+
+def _registered(name: str, *, chat: bool) -> dict[str, Any]:
     from lm_eval.tasks._index import Kind  # noqa: PLC0415
     from lm_eval.tasks._yaml_loader import load_yaml  # noqa: PLC0415
 
-    index = TaskManager().task_index
+    index = _index()
     entry = index.get(name)
     if entry is None:
         close = difflib.get_close_matches(name, index, n=5)
@@ -326,7 +335,12 @@ def _registered(name: str) -> dict[str, Any]:
         )
     if entry.kind is not Kind.TASK or entry.yaml_path is None:
         refuse("is a task in Python, whose prompts no configuration tells", found=name)
-    config = load_yaml(entry.yaml_path)
+    # Before its functions are there: some bring code that is run or fetched.
+    _require_measurable(load_yaml(entry.yaml_path, resolve_func=False), chat=chat)
+    try:
+        config = load_yaml(entry.yaml_path)
+    except Exception as error:  # noqa: BLE001 - the task's own modules
+        refuse(f"cannot be loaded ({_said(error)})", found=name)
     return {k: v for k, v in config.items() if k not in ("tag", "group", "task_list")}
 
 
@@ -338,8 +352,6 @@ def _configured(config: dict[str, Any], *, hub: bool) -> Any:
         return ConfigurableTask(config=config)
     except UsageError:
         raise
-    except ModuleNotFoundError as error:
-        refuse(f"needs the package {error.name}, which is not installed")
     except Exception as error:  # noqa: BLE001 - of lm-eval, datasets, the hub and the task
         if not hub:
             refuse(f"cannot be made of this data ({_said(error)})", field="accuracy.data")
@@ -350,13 +362,13 @@ def _configured(config: dict[str, Any], *, hub: bool) -> Any:
         )
 
 
-def _require_measurable(task: Any, *, chat: bool) -> None:
-    kind = task.OUTPUT_TYPE
+def _require_measurable(config: Mapping[str, Any], *, chat: bool) -> None:
+    kind = config.get("output_type", _TEXT)
     for unfit, what in (
         (kind not in (_TEXT, *_CHOICES), f"asks for {kind}, which is not right or wrong"),
-        (int(task.get_config("repeats") or 1) > 1, "draws several answers to each question"),
-        (getattr(task, "UNSAFE_CODE", False), "runs the code that is answered"),
-        (getattr(task, "MULTIMODAL", False), "asks with more than text"),
+        (int(config.get("repeats") or 1) > 1, "draws several answers to each question"),
+        (config.get("unsafe_code"), "runs the code that is answered"),
+        (config.get("doc_to_image") or config.get("doc_to_audio"), "asks with more than text"),
     ):
         if unfit:
             refuse(what, remedy="Name another task.")
@@ -369,15 +381,14 @@ def _require_measurable(task: Any, *, chat: bool) -> None:
 
 def _from_folder(folder: Path, config: Mapping[str, Any]) -> Any:
     fewshot = config.get("fewshot_config") or {}
-    names = {config.get(f"{each}_split") for each in ("test", "validation", "training", "fewshot")}
-    names.add(fewshot.get("split"))
-    used = {config.get("test_split") or config.get("validation_split")}
-    used |= {fewshot.get("split") or config.get("fewshot_split")}
-    splits = {}
-    for name in sorted(names - {None}):
+    examples = fewshot.get("split") or config.get("fewshot_split")
+    needed = {config.get("test_split") or config.get("validation_split"), examples}
+    others = {config.get(f"{each}_split") for each in ("validation", "training")}
+    splits: dict[str, list[dict[str, JsonValue]]] = {}
+    for name in filter(None, needed | others):
         path = folder / f"{name}.jsonl"
-        if path.exists() or name in used:
-            splits[name] = list(_rows(path))
+        if name in needed or path.exists():
+            splits[name] = read_split(path)
     data = _data_set(splits)
     return lambda **_: data
 
@@ -392,36 +403,6 @@ def _data_set(splits: Mapping[str, list[dict[str, JsonValue]]]) -> Any:
             f"has a field that is not of one type in all rows ({_said(error)})",
             field="accuracy.data",
         )
-
-
-def _rows(path: Path) -> Iterator[dict[str, JsonValue]]:
-    """Read rows that others wrote: their text may hold what a file of ours may not."""
-    names: set[str] | None = None
-    for number, line in enumerate(_lines(path), start=1):
-        try:
-            row = json.loads(line)
-        except ValueError as error:
-            _refuse_row(path, number, f"is not valid JSON: {error}")
-        if not isinstance(row, dict) or not row:
-            _refuse_row(path, number, "is no object with fields")
-        if names is not None and set(row) != names:
-            _refuse_row(path, number, "has other fields than line 1")
-        names = set(row)
-        yield row
-    if names is None:
-        _refuse_row(path, 1, "has no rows")
-
-
-def _lines(path: Path) -> list[bytes]:
-    try:
-        data = read_file(path, limit=_MAX_SPLIT_BYTES)
-    except UsageError as error:
-        refuse(str(error), field="accuracy.data", remedy="A split is a file NAME.jsonl there.")
-    return data.removesuffix(b"\n").split(b"\n") if data else []
-
-
-def _refuse_row(path: Path, number: int, what: str) -> NoReturn:
-    raise UsageError(Problem(what, file=str(path), line=number))
 
 
 def _messages(messages: Sequence[Mapping[str, str]], **_: object) -> str:

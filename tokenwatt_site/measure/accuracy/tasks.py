@@ -305,9 +305,7 @@ def _task(value: Mapping[str, Any]) -> Task:
     try:
         asked = AskedTask.model_validate_json(json.dumps(value["asked"]))
     except ValidationError as error:
-        raise UsageError(
-            *validation_problems(error, source=f"the task {value['name']}")
-        ) from error
+        raise UsageError(*validation_problems(error, source=f"the task {value['name']}")) from error
     questions = (
         Question(
             each["number"],
