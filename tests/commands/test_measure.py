@@ -10,6 +10,7 @@ from tests.measure.test_instruments import counting, llama_cpp
 from tests.measure.test_session import Lab, lab  # noqa: F401  # a fixture
 from tests.support.runs import as_written, small_spec, small_spec_dict
 from tokenwatt_site.commands import measure as command
+from tokenwatt_site.commands import signing
 from tokenwatt_site.commands.verify import verify
 from tokenwatt_site.errors import EnvironmentProblem, SpecError, UsageError
 from tokenwatt_site.measure.session import Events
@@ -96,7 +97,7 @@ def test_a_disk_full_at_the_end_tells_how_to_go_on(here, lab, monkeypatch):  # n
     def full(*_args, **_options):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(command, "store", full)
+    monkeypatch.setattr(signing, "store", full)
     with pytest.raises(EnvironmentProblem, match="measure --resume"):
         measured(small_spec())
     monkeypatch.undo()

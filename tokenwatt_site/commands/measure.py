@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
@@ -16,13 +15,11 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic import ValidationError
 
-from tokenwatt_site.accuracy_log import encode_accuracy
 from tokenwatt_site.canonical import canonical_bytes, load_json, read_file
-from tokenwatt_site.claims import derive
 from tokenwatt_site.commands.output import not_written, require_absent
 from tokenwatt_site.commands.questions import Questions, plan_questions
+from tokenwatt_site.commands.signing import run_text, signed_run
 from tokenwatt_site.commands.verify import KEYS_FOLDER, verify
-from tokenwatt_site.engine_log import encode_engine
 from tokenwatt_site.errors import (
     EnvironmentProblem,
     InputError,
@@ -32,25 +29,20 @@ from tokenwatt_site.errors import (
     TokenwattError,
     UsageError,
 )
-from tokenwatt_site.evidence import EvidenceFile, fetch, store
+from tokenwatt_site.evidence import EvidenceFile, fetch
 from tokenwatt_site.files import put, put_new
-from tokenwatt_site.journal import Entry, head
+from tokenwatt_site.journal import Entry
 from tokenwatt_site.journal import parse as parse_journal
 from tokenwatt_site.measure.session import Events, kept, measure
 from tokenwatt_site.measure.tokenizer import prompts_by_file
-from tokenwatt_site.measure.workfolder import Measured
-from tokenwatt_site.model_shape.document import ModelDocument, decode_model, encode_model
+from tokenwatt_site.model_shape.document import ModelDocument, decode_model
 from tokenwatt_site.model_shape.folder import read_model
-from tokenwatt_site.power_log import encode_power
-from tokenwatt_site.records import encode_requests
 from tokenwatt_site.run import Run
 from tokenwatt_site.schema import validation_problems
 from tokenwatt_site.spec import GPU_SCOPES, Role, Spec, load_spec, parse_spec
 from tokenwatt_site.trace import MAX_TRACE_BYTES, Trace
 from tokenwatt_site.trace import parse as parse_trace
 from tokenwatt_site.trust.keyring import key_folder, own_key
-from tokenwatt_site.trust.signature import sign
-from tokenwatt_site.under_load_log import encode_under_load
 from tokenwatt_site.validity import require_playable
 from tokenwatt_site.workload import workload_of
 
@@ -349,9 +341,9 @@ def measure_and_sign(
     except (EnvironmentProblem, Interrupted, UsageError) as error:
         raise type(error)(*error.problems, *_kept(spec, folder, signer, out)) from error
     try:
-        run = _sign(measured, target, signer)
+        run = signed_run(measured, target, signer)
         path = out or target / f"{run.run_id[:12]}.json"
-        put_new(path, _text(run))
+        put_new(path, run_text(run))
     except FileExistsError as error:
         if out is not None:
             raise not_written(target, error, _go_on(folder, out)) from error
@@ -400,7 +392,7 @@ def _kept(
         if not partial.evidence.requests:
             return ()
         if partial.interrupted:
-            put(folder / "run.json", _text(_sign(partial, folder, signer)))
+            put(folder / "run.json", run_text(signed_run(partial, folder, signer)))
     except (TokenwattError, OSError):  # the disk may be full; the first error is the one to tell
         return ()
     return (Problem("what was measured is kept", file=str(folder), remedy=_go_on(folder, out)),)
@@ -409,45 +401,6 @@ def _kept(
 def _go_on(folder: Path, out: Path | None) -> str:
     words = ["tokenwatt-site", "measure", "--resume", str(folder)]
     return f"Go on with: {shlex.join(words + (['--out', str(out)] if out else []))}"
-
-
-def _sign(measured: Measured, target: Path, signer: Ed25519PrivateKey) -> Run:
-    evidence = measured.evidence
-    pieces = [
-        ("requests", encode_requests(evidence.requests)),
-        ("journal", measured.journal_bytes),
-    ]
-    if evidence.power is not None:
-        pieces.append(("power", encode_power(evidence.power)))
-    for number, log in enumerate(evidence.beside, 1):
-        pieces.append((f"power-beside-{number}", encode_power(log)))
-    if evidence.engine is not None:
-        pieces.append(("engine", encode_engine(evidence.engine)))
-    if evidence.model is not None:
-        pieces.append(("model", encode_model(evidence.model)))
-    if evidence.trace is not None:
-        pieces.append(("trace", evidence.trace.data))
-    if evidence.accuracy is not None:
-        pieces.append(("accuracy", encode_accuracy(evidence.accuracy)))
-    if evidence.reference is not None:
-        pieces.append(("reference", encode_accuracy(evidence.reference)))
-    if evidence.under_load is not None:
-        pieces.append(("under-load", encode_under_load(evidence.under_load)))
-    files: tuple[EvidenceFile, ...] = tuple(
-        store(target / "evidence", role, data) for role, data in pieces
-    )
-    unsigned = Run(
-        run_schema="tokenwatt/run/1",
-        simulated=measured.simulated,
-        status="interrupted" if measured.interrupted else "complete",
-        spec=measured.spec,
-        configuration=measured.spec.configuration_id,
-        conditions=measured.conditions,
-        claims=derive(measured.spec, evidence),
-        evidence=files,
-        journal_head=head(measured.journal_bytes),
-    )
-    return unsigned.model_copy(update={"signatures": (sign(unsigned.signed_bytes(), signer),)})
 
 
 def _require_writable(folder: Path) -> None:
@@ -465,8 +418,3 @@ def _require_writable(folder: Path) -> None:
                 remedy="Give another place with --out.",
             )
         ) from error
-
-
-def _text(run: Run) -> bytes:
-    text = json.dumps(run.to_json(), indent=1, ensure_ascii=False, sort_keys=True)
-    return f"{text}\n".encode()
