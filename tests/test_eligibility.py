@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from tests.support.runs import (
     RunBuilder,
     a_key,
+    answers_of,
+    gated_spec,
     gpu_spec,
     keyring_of,
     played_power,
@@ -17,7 +22,7 @@ from tests.support.runs import (
 from tokenwatt_site.configuration import Configuration, group
 from tokenwatt_site.eligibility import reasons
 from tokenwatt_site.trust.keyring import Keyring
-from tokenwatt_site.trust.verify import verify_run
+from tokenwatt_site.trust.verify import ValidatedRun, verify_run
 
 RECORDED = {
     "setup__accelerator__memory_gib": 64,
@@ -122,9 +127,80 @@ def test_fields_that_were_not_recorded_are_named(tmp_path: Path) -> None:
 
 def test_an_accuracy_gate_that_was_not_asked_for_or_not_measured_says_so(tmp_path: Path) -> None:
     absent = configuration(tmp_path / "a", RunBuilder())
-    assert "no accuracy gate" in text(absent, "accuracy")
+    assert text(absent, "accuracy") == "no accuracy gate was asked for"
     asked = configuration(tmp_path / "b", RunBuilder(spec=small_spec(**GATE)))
-    assert str(asked.claims.metric("accuracy").reason) in text(asked, "accuracy")
+    assert text(asked, "accuracy") == "the accuracy gate was not run"
+
+
+def right(n: int) -> list[bool]:
+    """Return which of 400 questions are answered right: the first n."""
+    return [question < n for question in range(400)]
+
+
+def gated(folder: Path, driver: str, answered: list[bool], **changes: Any) -> ValidatedRun:
+    """Write a run of this driver with these answers, and verify it."""
+    role = "candidate" if changes else "baseline"
+    spec = gated_spec(400, max_drop_points=5.0, role=role, setup__driver=driver)
+    builder = RunBuilder(spec=spec, accuracy=answers_of(spec, answered), **changes)
+    return verify_run(builder.write(folder), root=folder, keyring=Keyring())
+
+
+def against(reference: ValidatedRun) -> dict[str, Any]:
+    return {"reference": reference.evidence.accuracy, "reference_run": reference.run_id}
+
+
+@pytest.fixture(scope="module")
+def baseline(tmp_path_factory: pytest.TempPathFactory) -> ValidatedRun:
+    return gated(tmp_path_factory.mktemp("baseline"), "one", right(360))
+
+
+@pytest.fixture(scope="module")
+def failed(tmp_path_factory: pytest.TempPathFactory, baseline: ValidatedRun) -> ValidatedRun:
+    return gated(tmp_path_factory.mktemp("failed"), "two", right(200), **against(baseline))
+
+
+def of(run: ValidatedRun, *others: ValidatedRun) -> Configuration:
+    """Return the configuration of `run` on a site that has the others too."""
+    return next(c for c in group([run, *others]) if c.headline is run)
+
+
+def test_a_baseline_with_answers_is_not_barred_by_its_gate(baseline: ValidatedRun) -> None:
+    assert baseline.claims.gate.outcome == "reference"
+    assert "accuracy" not in codes(of(baseline))
+
+
+def test_a_gate_that_was_passed_counts_where_the_reference_is_here(
+    tmp_path: Path, baseline: ValidatedRun
+) -> None:
+    run = gated(tmp_path, "three", right(359), **against(baseline))
+    assert run.claims.gate.outcome == "passed"
+    assert "accuracy" not in codes(of(run, baseline))
+    assert text(of(run), "accuracy") == (
+        f"the accuracy gate was passed against run {baseline.run_id}, which is not here with these"
+        " answers"
+    )
+
+
+def test_a_gate_that_was_failed_bars_with_its_own_words(
+    baseline: ValidatedRun, failed: ValidatedRun
+) -> None:
+    assert text(of(failed, baseline), "accuracy") == failed.claims.gate.text
+    assert failed.claims.gate.text.startswith("the accuracy gate failed: 50.0% of 400")
+
+
+def test_a_gate_is_not_passed_against_a_run_that_failed_its_own(
+    tmp_path: Path, baseline: ValidatedRun, failed: ValidatedRun
+) -> None:
+    run = gated(tmp_path, "three", right(200), **against(failed))
+    assert run.claims.gate.outcome == "passed"
+    assert text(of(run, failed, baseline), "accuracy").startswith(
+        "the run whose answers were compared with did not pass: the accuracy gate failed"
+    )
+
+
+def test_a_score_without_a_reference_does_not_rank(tmp_path: Path) -> None:
+    run = gated(tmp_path, "three", right(360), reference=None)
+    assert "score only" in text(of(run), "accuracy")
 
 
 def test_only_the_headline_decides(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ EXIT_CODES = {
     "EnvironmentProblem": 3,
     "EngineError": 3,
     "ReadBackError": 3,
+    "GateFailed": 4,
     "InvalidMeasurement": 5,
     "VerificationError": 6,
     "Interrupted": 130,

@@ -11,7 +11,16 @@ from pydantic import ValidationError
 from tests.support.runs import HELD, small_spec, small_spec_dict
 from tokenwatt_site.canonical import canonical_bytes, load_json, sha256_hex
 from tokenwatt_site.errors import InputError
-from tokenwatt_site.run import BoardClaim, ClaimsOnlyRecord, MetricClaim, Run, signed_bytes
+from tokenwatt_site.run import (
+    BoardClaim,
+    ClaimsOnlyRecord,
+    GateClaim,
+    MetricClaim,
+    Run,
+    signed_bytes,
+)
+
+NO_GATE = GateClaim(outcome="none", text="no accuracy gate was asked for")
 
 
 def document(**changes: Any) -> dict[str, Any]:
@@ -55,6 +64,9 @@ def document(**changes: Any) -> dict[str, Any]:
             "distributions": [],
             "boards": [],
             "outcomes": [],
+            "accuracy": [],
+            "gate": NO_GATE.to_json(),
+            "under_load": [],
             "not_covered": [],
         },
         "evidence": [],

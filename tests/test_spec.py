@@ -13,6 +13,7 @@ from tests.conftest import ROOT
 from tests.support.runs import (
     a_trace,
     conversation_spec,
+    gated_spec,
     small_spec,
     small_spec_dict,
     trace_spec,
@@ -562,3 +563,11 @@ def test_a_workload_hash_that_is_not_known_yet_says_how_to_learn_it(value: str |
         spec["setup"]["workload"]["hash"] = value
     with pytest.raises(SpecError, match="Write 64 zeros"):
         parse_spec(spec, source="x")
+
+
+def test_no_more_answers_are_asked_for_than_are_read() -> None:
+    gated_spec(50_000, protocol__repeats=3, accuracy={"repeats": 2})
+    with pytest.raises(
+        SpecError, match=r"more than 100,000 answers: ask in fewer accuracy\.repeats"
+    ):
+        gated_spec(50_000, protocol__repeats=3, accuracy={"repeats": 3})

@@ -69,10 +69,14 @@ def test_the_wheel_holds_every_file_of_the_package_and_no_other(wheel: Path) -> 
         for path in (ROOT / "tokenwatt_site").rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
-    expected |= {f"tokenwatt_site/specs/{path.name}" for path in (ROOT / "specs").iterdir()}
+    expected |= {
+        f"tokenwatt_site/{path.relative_to(ROOT).as_posix()}"
+        for path in (ROOT / "specs").rglob("*")
+        if path.is_file()
+    }
     assert {name for name in names if ".dist-info/" not in name} == expected
     suffixes = {Path(name).suffix for name in expected}
-    assert {".j2", ".css", ".js", ".toml", ".json", ".typed"} <= suffixes
+    assert {".j2", ".css", ".js", ".toml", ".json", ".jsonl", ".typed"} <= suffixes
     assert any(name.endswith("licenses/LICENSE") for name in names)
 
 

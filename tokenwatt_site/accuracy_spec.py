@@ -11,6 +11,8 @@ from pydantic import AfterValidator, Field, model_validator
 from tokenwatt_site.schema import GrowingModel, Line, Model, Sha256, no_secret
 
 MAX_QUESTIONS = 50_000
+MAX_ANSWERS = 100_000
+"""Of all repeats together."""
 
 NO_TASK = "none"
 

@@ -33,6 +33,7 @@ from tokenwatt_site.commands import verify as verify_command
 from tokenwatt_site.commands.checks import counted, table
 from tokenwatt_site.errors import (
     EnvironmentProblem,
+    GateFailed,
     Problem,
     SpecError,
     TokenwattError,
@@ -125,7 +126,8 @@ def _handled(command: Callable[P, R]) -> Callable[P, R]:
             return command(*args, **kwargs)
         except TokenwattError as error:
             for line in str(error).splitlines():
-                _tell(f"error: {line}")
+                # What is indented belongs to the line before, and may be there to be pasted.
+                _tell(line if line.startswith(" ") else f"error: {line}")
             raise typer.Exit(error.exit_code) from error
         except KeyboardInterrupt:
             _tell("interrupted")
@@ -190,21 +192,24 @@ def measure(
                 "--resume takes spec, label, role and boards from its folder; leave them out"
             )
         wanted, folder = measure_command.resumed_spec(resume), resume
-        trace, model = None, None
+        trace, model, beside = None, None, None
     elif spec is not None:
         wanted = measure_command.read_spec(spec, label=label, role=role)
         trace = measure_command.read_trace(spec, wanted)
         model = measure_command.read_model_files(spec, wanted)
         folder = measure_command.new_folder(wanted)
+        beside = measure_command.find_spec(spec).parent
     else:
         raise UsageError("give --spec FILE, or --resume FOLDER")
     named = measure_command.named_boards(gpus, wanted)
     with _Display() as events:
         path, run = measure_command.measure_and_sign(
-            wanted, folder, events, trace=trace, model=model, gpus=named, out=out
+            wanted, folder, events, trace=trace, model=model, gpus=named, beside=beside, out=out
         )
     _print_summary(run)
     typer.echo(path)
+    if run.claims.gate.outcome == "failed":
+        raise GateFailed(run.claims.gate.text)
 
 
 def _print_summary(run: Run) -> None:
@@ -213,6 +218,13 @@ def _print_summary(run: Run) -> None:
             _tell(f"  {metric.label}: not measured ({metric.reason})")
         else:
             _tell(f"  {metric.label}: {metric.value:,.4g} {METRICS[metric.key].unit}")
+    for answers in run.claims.accuracy:
+        _tell(
+            f"  answers of repeat {answers.repeat}: {answers.percent:.1f}% of"
+            f" {answers.questions:,} right (95% interval {answers.low:.1f} to {answers.high:.1f})"
+        )
+    if run.claims.gate.outcome != "none":
+        _tell(f"  {run.claims.gate.text}")
 
 
 @app.command()

@@ -23,6 +23,7 @@ MAX_ROWS = 2_000_000
 """More than 60 boards tell in nine hours, once a second."""
 
 _COMPACT = json.JSONEncoder(separators=(",", ":"))
+_SORTED = json.JSONEncoder(separators=(",", ":"), sort_keys=True, ensure_ascii=False)
 _CHUNK_BYTES = 1 << 16
 # Short integers: what is in range is seen from their length, and none has a second spelling.
 PLAIN_INTEGER = rb"(?:0|-?[1-9][0-9]{0,14})"
@@ -105,6 +106,79 @@ def json_lines(
 
 
 Header = TypeVar("Header", bound=Model)
+Object = TypeVar("Object", bound=Model)
+
+
+def encode_objects(header: Model, objects: Iterable[Model]) -> bytes:
+    """Return a header and one line of canonical JSON for each object.
+
+    No field is a fraction, and no key but a name of ours: so this is RFC 8785, in a tenth of the
+    time of `canonical_bytes`.
+    """
+    return b"".join(_object_line(each) + b"\n" for each in (header, *objects))
+
+
+def _object_line(each: Model) -> bytes:
+    return _SORTED.encode(each.to_json()).encode()
+
+
+def read_objects(
+    model: type[Object],
+    data: bytes,
+    *,
+    source: str,
+    most: int,
+    limit: int,
+    plain: re.Pattern[bytes] | None = None,
+) -> tuple[JsonValue, Iterator[tuple[int, Object]]]:
+    """Return the header of what `encode_objects` wrote, and the objects with their lines.
+
+    Each line must be the one that `encode_objects` writes, so that what is read has one form.
+
+    Args:
+        model: what each object is.
+        data: a whole file.
+        source: name of the file, for errors.
+        most: how many objects are read.
+        limit: longest line that is read, in bytes.
+        plain: matches lines of the form that is written: every key once, whole numbers with one
+            spelling, strings without needless escapes. They are spared the strict load, which takes
+            ten times as long; what characters a string may have is then for `model` to say.
+
+    Raises:
+        InputError: naming the line, and the field where there is one.
+    """
+    if not data.endswith(b"\n"):
+        raise InputError(Problem("the last line is cut", file=source))
+    if (found := data.count(b"\n") - 1) > most:
+        raise InputError(
+            Problem(
+                "has more lines than are read",
+                file=source,
+                found=f"{found:,}",
+                expected=f"at most {most:,}",
+            )
+        )
+    first, _, rest = data.partition(b"\n")
+    header = load_json(first, source=f"{source}:1", limit=MAX_LINE_BYTES)
+
+    def objects() -> Iterator[tuple[int, Object]]:
+        for number, line in enumerate(rest.split(b"\n")[:-1], start=2):
+            place = f"{source}:{number}"
+            known = plain is not None and len(line) <= limit and plain.fullmatch(line)
+            if not known:
+                load_json(line, source=place, limit=limit)
+            try:
+                found = model.model_validate_json(line)
+            except ValidationError as error:
+                raise InputError(*validation_problems(error, source=place)) from error
+            if not (known and line.isascii()) and _object_line(found) != line:
+                raise InputError(
+                    Problem("is not in canonical form", file=place, expected="RFC 8785, all fields")
+                )
+            yield number, found
+
+    return header, objects()
 
 
 def read_header(model: type[Header], raw: JsonValue, name: str, source: str) -> Header:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tokenwatt_site.run import Claims
@@ -24,6 +24,9 @@ class Configuration:
     whose dates nobody vouches for. Interrupted runs lead only where there is no complete one.
 
     Simulated and measured runs of one setup are two configurations: `simulated` and the id say so.
+
+    `reference` is the run whose answers the headline's were compared with, where it is among all
+    runs and its answers are those of the headline's evidence.
     """
 
     id: str
@@ -31,6 +34,7 @@ class Configuration:
     title: str
     headline: ValidatedRun
     runs: tuple[ValidatedRun, ...]
+    reference: ValidatedRun | None
 
     @property
     def claims(self) -> Claims:
@@ -45,9 +49,11 @@ class Configuration:
 def group(runs: Iterable[ValidatedRun]) -> tuple[Configuration, ...]:
     """Group runs by setup, measured and simulated apart; the order is that of the ids."""
     members: dict[str, list[ValidatedRun]] = {}
+    by_id: dict[str, ValidatedRun] = {}
     for run in runs:
+        by_id[run.run_id] = run
         members.setdefault(_page_id(run), []).append(run)
-    return tuple(_configuration(page, members[page]) for page in sorted(members))
+    return tuple(_configuration(page, members[page], by_id) for page in sorted(members))
 
 
 def _page_id(run: ValidatedRun) -> str:
@@ -57,7 +63,9 @@ def _page_id(run: ValidatedRun) -> str:
     return f"simulated-{slug}"[: MAX_ID_LENGTH - len(digest) - 1].rstrip("-") + f"-{digest}"
 
 
-def _configuration(page: str, runs: Sequence[ValidatedRun]) -> Configuration:
+def _configuration(
+    page: str, runs: Sequence[ValidatedRun], by_id: Mapping[str, ValidatedRun]
+) -> Configuration:
     leading = _first_publisher([r for r in runs if r.run.status == "complete"] or runs)
     headline = max(leading, key=_importance)
     others = sorted((r for r in runs if r is not headline), key=_importance, reverse=True)
@@ -67,7 +75,20 @@ def _configuration(page: str, runs: Sequence[ValidatedRun]) -> Configuration:
         title=headline.run.spec.title,
         headline=headline,
         runs=(headline, *others),
+        reference=_reference(headline, by_id),
     )
+
+
+def _reference(run: ValidatedRun, by_id: Mapping[str, ValidatedRun]) -> ValidatedRun | None:
+    """Return the run that `run` names as its reference, if it gave the answers in its evidence."""
+    found = by_id.get(run.claims.gate.reference_run or "")
+    if found is None or _digest(found, "accuracy") != _digest(run, "reference"):
+        return None
+    return found
+
+
+def _digest(run: ValidatedRun, role: str) -> str | None:
+    return next((entry.sha256 for entry in run.run.evidence if entry.role == role), None)
 
 
 def _first_publisher(runs: Sequence[ValidatedRun]) -> list[ValidatedRun]:

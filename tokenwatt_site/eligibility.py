@@ -70,9 +70,20 @@ def _all(configuration: Configuration) -> Iterator[tuple[Code, str]]:
 
 
 def _accuracy(configuration: Configuration) -> Iterator[tuple[Code, str]]:
-    if configuration.setup.accuracy_gate.task == "none":
-        yield "accuracy", "no accuracy gate was asked for"
-        return
-    accuracy = configuration.claims.metric("accuracy")
-    # No run file carries a gate's verdict yet, so a measured accuracy alone cannot pass it.
-    yield "accuracy", f"the accuracy gate was not passed: {accuracy.reason or 'no verdict'}"
+    """A gate that was passed counts where the reference's own run can be looked at, and passed."""
+    gate, reference = configuration.claims.gate, configuration.reference
+    if gate.outcome not in {"passed", "reference"}:
+        yield "accuracy", gate.text
+    elif gate.outcome == "passed" and reference is None:
+        yield (
+            "accuracy",
+            (
+                f"the accuracy gate was passed against run {gate.reference_run}, which is not here"
+                " with these answers"
+            ),
+        )
+    elif reference is not None and reference.claims.gate.outcome in {"failed", "inconclusive"}:
+        yield (
+            "accuracy",
+            f"the run whose answers were compared with did not pass: {reference.claims.gate.text}",
+        )

@@ -78,7 +78,8 @@ class MetricClaim(Model):
 
     `label` is the registry's, with the quantile where there is one. `low` and `high` are the range
     of the repeats for n = 2 and the 95% interval of the mean from n = 3; null for n = 1.
-    `new_launch_low/high` is where one further launch falls with 95%.
+    `new_launch_low/high` is where one further launch falls with 95%. Of answers, `low` and `high`
+    are for the questions that were asked, at any n: their 95% interval as of a share.
     """
 
     key: str
@@ -182,7 +183,8 @@ class GateClaim(Model):
     run": one was, and there are no answers. Drops are in points of 100, with their 95% interval;
     where several repeats were asked, of the one that came out worst. `worse` questions were right
     in the reference alone, `better` in this run alone. `questions_needed` would settle what is
-    inconclusive, with 80%; null: none would, or it is settled.
+    inconclusive, with 80%; null: none would, or it is settled. Where the reference has no more
+    right than may be lost, nothing is passed.
     """
 
     outcome: GateOutcome
@@ -250,6 +252,12 @@ class Claims(Model):
         told += [objective.value_ms for trial in self.trials for objective in trial.objectives]
         told += [number for found in self.distributions for number in found.values_ms]
         told += [number for b in self.boards for number in (b.energy_j, b.mean_power_w)]
+        told += [number for a in self.accuracy for number in (a.percent, a.low, a.high)]
+        told += [a.mean_tokens for a in self.accuracy]
+        told += [self.gate.reference_percent, self.gate.drop_points, self.gate.p_value]
+        told += [self.gate.drop_low, self.gate.drop_high]
+        told += [number for u in self.under_load for number in (u.percent, u.low, u.high)]
+        told += [u.same_percent for u in self.under_load]
         return sum(number is not None for number in told)
 
     def metric(self, key: str) -> MetricClaim:

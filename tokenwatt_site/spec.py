@@ -22,7 +22,7 @@ from pydantic import (
     model_validator,
 )
 
-from tokenwatt_site.accuracy_spec import NO_TASK, AccuracyGate, AccuracyPlan
+from tokenwatt_site.accuracy_spec import MAX_ANSWERS, NO_TASK, AccuracyGate, AccuracyPlan
 from tokenwatt_site.canonical import (
     JsonValue,
     Lines,
@@ -412,6 +412,8 @@ class Spec(Model):
             raise ValueError("accuracy says how a task is asked; setup.accuracy_gate.task is none")
         if plan.repeats > self.protocol.repeats:
             raise ValueError("accuracy.repeats is above protocol.repeats")
+        if gate.asked is not None and int(gate.questions) * plan.repeats > MAX_ANSWERS:
+            raise ValueError(f"more than {MAX_ANSWERS:,} answers: ask in fewer accuracy.repeats")
         if gate.asked is not None and gate.asked.api != self.endpoint.api:
             raise ValueError("setup.accuracy_gate.asked.api is not endpoint.api")
         return self

@@ -9,17 +9,26 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Final, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from tokenwatt_site.columns import MAX_LINE_BYTES, encode_objects, read_header, read_objects
+from tokenwatt_site.errors import InputError, Problem
 from tokenwatt_site.schema import Model, Sha256
 from tokenwatt_site.spec import Mode
 
-FORMAT = "tokenwatt/under-load/1"
+# History of the format. 1: first.
+FORMAT: Final = "tokenwatt/under-load/1"
+
+MAX_COMPARED = 10_000
 
 SAMPLES: dict[Mode, int] = {"demo": 6, "quick": 24, "full": 24}
 """How many answers of the highest passing trial of a repeat are held against the same alone."""
+
+
+class _Header(Model):
+    format: Literal["tokenwatt/under-load/1"]
 
 
 class Compared(Model):
@@ -44,6 +53,17 @@ class Compared(Model):
     chars: Annotated[int, Field(ge=0)]
     cached_tokens: Annotated[int, Field(ge=0)] | None
 
+    @model_validator(mode="after")
+    def _alike_as_far_as_both_go(self) -> Compared:
+        most = 0 if self.loaded is None or self.alone is None else self.chars
+        if self.same_chars > most:
+            raise ValueError("no more characters alike than both texts have")
+        if self.alone is None and (self.chars, self.cached_tokens) != (0, None):
+            raise ValueError("no characters, and null cached tokens, where no text came alone")
+        if self.loaded is not None and self.loaded == self.alone and self.same_chars < self.chars:
+            raise ValueError("all characters alike where the digests are equal")
+        return self
+
 
 @dataclass(frozen=True, slots=True)
 class UnderLoadLog:
@@ -63,13 +83,37 @@ def sampled_rows(nonce: str, repeat: int, rows: range, mode: Mode) -> tuple[int,
 
 
 def encode_under_load(log: UnderLoadLog) -> bytes:
-    raise NotImplementedError
+    """Return the uncompressed evidence bytes of a log."""
+    return encode_objects(_Header(format=FORMAT), log.compared)
 
 
 def decode_under_load(data: bytes, source: str) -> UnderLoadLog:
     """Read what `encode_under_load` wrote.
 
     Raises:
-        InputError: naming line and field.
+        InputError: another format, a field that is not what stands there, or answers that are not
+            in the order of repeat, trial and row, naming line and field.
     """
-    raise NotImplementedError
+    raw, lines = read_objects(
+        Compared, data, source=source, most=MAX_COMPARED, limit=MAX_LINE_BYTES
+    )
+    read_header(_Header, raw, FORMAT, source)
+    compared: list[Compared] = []
+    for number, each in lines:
+        if compared and not _place(compared[-1]) < _place(each):
+            raise InputError(
+                Problem(
+                    "is not in the order of repeat, trial and row",
+                    file=source,
+                    line=number,
+                    field="row",
+                    found=f"{_place(each)}",
+                    expected=f"one after {_place(compared[-1])}",
+                )
+            )
+        compared.append(each)
+    return UnderLoadLog(tuple(compared))
+
+
+def _place(each: Compared) -> tuple[int, int, int]:
+    return each.repeat, each.trial, each.row

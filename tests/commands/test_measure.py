@@ -10,6 +10,7 @@ from tests.measure.test_instruments import counting, llama_cpp
 from tests.measure.test_session import Lab, lab  # noqa: F401  # a fixture
 from tests.support.runs import as_written, small_spec, small_spec_dict
 from tokenwatt_site.commands import measure as command
+from tokenwatt_site.commands import signing
 from tokenwatt_site.commands.verify import verify
 from tokenwatt_site.errors import EnvironmentProblem, SpecError, UsageError
 from tokenwatt_site.measure.session import Events
@@ -48,7 +49,8 @@ def test_the_run_file_is_named_by_its_id_and_verifies(here, lab):  # noqa: F811
 def test_out_decides_the_place_and_evidence_lies_beside_it(here, lab):  # noqa: F811
     path, _ = measured(small_spec(), out=here / "results" / "one.json")
     assert path == here / "results" / "one.json"
-    assert len(list((here / "results" / "evidence").glob("*.jsonl.gz"))) == 2
+    # Requests, journal, answers under load.
+    assert len(list((here / "results" / "evidence").glob("*.jsonl.gz"))) == 3
     assert verify(path).key_state == "unknown"
 
 
@@ -95,7 +97,7 @@ def test_a_disk_full_at_the_end_tells_how_to_go_on(here, lab, monkeypatch):  # n
     def full(*_args, **_options):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(command, "store", full)
+    monkeypatch.setattr(signing, "store", full)
     with pytest.raises(EnvironmentProblem, match="measure --resume"):
         measured(small_spec())
     monkeypatch.undo()
@@ -203,7 +205,7 @@ def test_a_run_with_every_kind_of_evidence_is_signed_and_verifies(here, lab):  #
     model = command.read_model_files(path, command.read_spec(path))
     out, run = measured(spec, model=model, gpus=("GPU-1",))
     assert {entry.role for entry in run.evidence} == {
-        *("requests", "journal", "power", "power-beside-1", "engine", "model")
+        *("requests", "journal", "power", "power-beside-1", "engine", "model", "under-load")
     }
     checked = verify(out)
     assert checked.evidence.model == model

@@ -25,7 +25,7 @@ from tokenwatt_site.errors import (
     SpecError,
     UsageError,
 )
-from tokenwatt_site.measure import session
+from tokenwatt_site.measure import searching, session
 from tokenwatt_site.measure.session import Events
 from tokenwatt_site.measure.trial import plan_requests, run_trial
 from tokenwatt_site.pages import report
@@ -119,7 +119,7 @@ def simulated(here, monkeypatch):
 
     def played(make, cached_of=nothing, **changes):
         playing = Playing(cached_of)
-        monkeypatch.setattr(session, "run_trial", playing.run_trial)
+        monkeypatch.setattr(searching, "run_trial", playing.run_trial)
         monkeypatch.setattr(session, "self_test", lambda *_: HELD)
         with playing.server as server:
             spec = make(

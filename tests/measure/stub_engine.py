@@ -74,7 +74,9 @@ class StubEngine:
     `raw` holds answers by the path of a GET or the number of a POST, from 1; they go before all
     others. `at_once`: all tokens come in one event. `key`: what a request must bring; one that
     brings another gets it back in the error, as some engines do. `tokenize` answers a POST to
-    /tokenize, which counts as none of the others; None: there is no such path.
+    /tokenize, and `plain` those that ask for no stream; neither counts as one of the others. None:
+    there is no such path, and all is streamed. Where `plain` returns None the engine dies: nothing
+    listens there any more.
     """
 
     get: dict[str, Answer] = field(default_factory=dict)
@@ -86,6 +88,7 @@ class StubEngine:
     key: str | None = None
     raw: dict[str | int, Raw] = field(default_factory=dict)
     tokenize: Callable[[dict[str, Any]], Answer] | None = None
+    plain: Callable[[dict[str, Any]], Answer | Raw | None] | None = None
     bodies: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -106,6 +109,10 @@ class _Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.engine = engine
         self.over = threading.Event()
+
+    def die(self) -> None:
+        self.shutdown()
+        self.socket.close()
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -152,6 +159,9 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path == "/tokenize":
             self._send(engine.tokenize(body) if engine.tokenize else (404, {}, b"{}"))
             return
+        if engine.plain and body.get("stream") is not True:
+            self._send_plain(engine.plain(body))
+            return
         engine.bodies.append(body)
         if raw := engine.raw.get(len(engine.bodies)):
             self._send_raw(raw)
@@ -166,6 +176,14 @@ class _Handler(BaseHTTPRequestHandler):
         for event in _events(engine, body):
             self.wfile.write(f"data: {json.dumps(event, ensure_ascii=False)}\n\n".encode())
         self.wfile.write(b"data: [DONE]\n\n")
+
+    def _send_plain(self, answer: Answer | Raw | None) -> None:
+        if answer is None:
+            self.server.die()
+        elif callable(answer):
+            self._send_raw(answer)
+        else:
+            self._send(answer)
 
     def _send_raw(self, raw: Raw) -> None:
         with suppress(ConnectionError):

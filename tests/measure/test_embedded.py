@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from importlib import util
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -132,3 +133,26 @@ def test_the_version_of_an_absent_package_is_an_error(monkeypatch: pytest.Monkey
 
     with pytest.raises(EngineError, match="is not installed"):
         embedded.identity()
+
+
+@pytest.mark.parametrize(
+    ("template", "jinja"), [(None, "as it was"), ("llama2", False), ("{{ messages }}", True)]
+)
+def test_a_chat_template_is_a_name_that_llama_cpp_knows_or_jinja_text(
+    monkeypatch: pytest.MonkeyPatch, template: str | None, jinja: Any
+) -> None:
+    parts = {name: SimpleNamespace() for name in ("model", "cpuparams", "cpuparams_batch")}
+    made = SimpleNamespace(use_jinja="as it was", chat_template=None, **parts)
+
+    def refuse(_: object) -> None:
+        raise RuntimeError("a test")
+
+    fake = SimpleNamespace(CommonParams=lambda: made, Server=refuse)
+    monkeypatch.setitem(sys.modules, "xllamacpp", fake)
+    monkeypatch.setattr(embedded, "model_file", lambda: Path("m.gguf"))
+    monkeypatch.setattr(embedded.signal, "signal", lambda *_: None)
+
+    with pytest.raises(EngineError, match="a test"):
+        embedded.serve(port=1, slots=1, context=64, threads=1, alias="m", chat_template=template)
+
+    assert (made.chat_template, made.use_jinja) == (template, jinja)

@@ -141,3 +141,23 @@ def test_an_answer_in_one_event_has_its_tokens_also_when_the_connection_then_bre
     take(one, 20 * MS, HEAD + chunk(PIECE, USAGE, "[DONE]"))
     one.fate, one.end_ns = Status.DISCONNECTED, 21 * MS
     assert concluded(one).first_tokens == 2
+
+
+@pytest.mark.parametrize("fate", [Status.OK, Status.DISCONNECTED, Status.CENSORED])
+def test_the_text_is_there_of_a_whole_answer_that_was_to_be_kept(fate: Status) -> None:
+    for keeps in (True, False):
+        planned = PlannedRequest(4, 0, b"{}", 3, 2, keep_text=keeps)
+        one = Exchange(0, planned)
+        end = [USAGE, "[DONE]"] if fate is Status.OK else []
+        take(one, 20 * MS, HEAD + chunk(PIECE, PIECE, *end))
+        assert one.text is None
+        one.fate, one.end_ns = fate, 21 * MS
+        assert concluded(one).status is fate
+        assert one.text == ("xx" if keeps and fate is Status.OK else None)
+
+
+def test_an_answer_that_is_short_has_no_text() -> None:
+    one = Exchange(0, PlannedRequest(4, 0, b"{}", 3, 9, keep_text=True))
+    take(one, 20 * MS, HEAD + chunk(PIECE, USAGE, "[DONE]"))
+    one.fate, one.end_ns = Status.OK, 21 * MS
+    assert (concluded(one).status, one.text) == (Status.SHORT_OUTPUT, None)

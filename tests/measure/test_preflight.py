@@ -3,6 +3,7 @@ from __future__ import annotations
 import resource
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,8 +19,9 @@ from tests.measure.stub_engine import (
     serving,
     trickling,
 )
-from tests.support.runs import small_spec_dict
+from tests.support.runs import small_spec, small_spec_dict
 from tokenwatt_site.errors import EngineError, EnvironmentProblem, ReadBackError
+from tokenwatt_site.journal import Entry
 from tokenwatt_site.measure.endpoint import EngineFacts
 from tokenwatt_site.measure.power import ScriptedMeter
 from tokenwatt_site.measure.preflight import (
@@ -27,6 +29,7 @@ from tokenwatt_site.measure.preflight import (
     compare,
     preflight,
     require_descriptors,
+    require_restart,
 )
 from tokenwatt_site.power_log import Board
 from tokenwatt_site.spec import Spec, parse_spec
@@ -579,3 +582,34 @@ def test_too_few_descriptors_are_refused_before_the_first_probe(
         with pytest.raises(EnvironmentProblem, match="file descriptors"):
             preflight(spec(), "http://127.0.0.1:9", FACTS, ids)
     assert engine.bodies == []
+
+
+def sat(repeat: int, *, same_launch: bool | None) -> Entry:
+    data = {"repeat": repeat, "same_launch": same_launch}
+    return Entry(seq=0, at="", event="accuracy_start", prev="0" * 64, data=data)
+
+
+ATTACHED = {"endpoint__start": "attach", "endpoint__url": "http://127.0.0.1:9"}
+
+
+@pytest.mark.parametrize(
+    ("lines", "restarts"),
+    [
+        ([], True),
+        ([sat(1, same_launch=True)], True),
+        ([sat(1, same_launch=True), sat(1, same_launch=None)], True),
+        ([sat(1, same_launch=True), sat(1, same_launch=False)], False),
+        ([sat(2, same_launch=False)], True),
+    ],
+)
+def test_an_attached_engine_is_restarted_unless_it_was_since_its_trials(
+    lines: list[Entry], restarts: bool
+) -> None:
+    spec = small_spec(protocol__repeats=2, **ATTACHED)
+    if restarts:
+        with pytest.raises(EnvironmentProblem, match="work: repeat 1 of 2 is done"):
+            require_restart(spec, lines, 1, Path("work"))
+    else:
+        require_restart(spec, lines, 1, Path("work"))
+    require_restart(spec, lines, 2, Path("work"))
+    require_restart(small_spec(protocol__repeats=2), lines, 1, Path("work"))

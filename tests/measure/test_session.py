@@ -2,7 +2,6 @@
 
 from contextlib import contextmanager
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 
@@ -11,8 +10,8 @@ from tests.support.clock import VirtualClock
 from tests.support.runs import HELD, ToyEngine, small_spec, spec_in_mode
 from tests.support.tls import Authority, tls_before
 from tests.support.tokenizer_files import metaspace
-from tests.test_goodput import record
 from tokenwatt_site import journal as journal_module
+from tokenwatt_site.accuracy_log import text_digest
 from tokenwatt_site.canonical import sha256_hex
 from tokenwatt_site.claims import derive
 from tokenwatt_site.errors import (
@@ -22,7 +21,7 @@ from tokenwatt_site.errors import (
     InvalidMeasurement,
     UsageError,
 )
-from tokenwatt_site.measure import begun, session, workfolder
+from tokenwatt_site.measure import begun, searching, session, workfolder
 from tokenwatt_site.measure.client import Offered
 from tokenwatt_site.measure.endpoint import EngineFacts
 from tokenwatt_site.measure.power import ScriptedMeter, opening
@@ -32,6 +31,7 @@ from tokenwatt_site.power_log import Board
 from tokenwatt_site.prompts import COMMON_WORDS, Ids, prompts_of
 from tokenwatt_site.records import Status
 from tokenwatt_site.spec import SCOPES
+from tokenwatt_site.under_load_log import SAMPLES, Compared
 
 LAUNCH = {"endpoint__start": "launch"}
 ATTACH = {"endpoint__start": "attach", "endpoint__url": "http://127.0.0.1:9"}
@@ -76,6 +76,8 @@ class Lab:
         self.held = HELD
         self.cpu_ns = 1_000
         self.clock_step_ns = 0
+        self.asked_alone = []
+        self.before_alone = lambda: None
 
     @contextmanager
     def engine(self, *_args, **_options):
@@ -100,7 +102,7 @@ class Lab:
         return meter() if callable(meter) else meter
 
     def run_trial(
-        self, _spec, realisation, _target, *, repeat, trial, rate_urps, window, **_options
+        self, _spec, realisation, _target, *, repeat, trial, rate_urps, window, texts_of, **_options
     ):
         self.trials += 1
         self.before_trial(self.trials)
@@ -124,7 +126,27 @@ class Lab:
         failed = sum(record.status is not Status.OK for record in records)
         errors = (f"{failed} x HTTP 500",) if failed else ()
         client = (self.cpu_ns, 10_000, self.clock_step_ns)
-        return Offered(tuple(records), epoch, "kernel", errors, 0, 1, *client)
+        texts = {row: f"loaded {row}" for row in texts_of}
+        return Offered(tuple(records), epoch, "kernel", errors, 0, 1, *client, texts)
+
+    def compare_alone(self, spec, _realisation, _target, *, repeat, trial, texts, **_options):
+        self.asked_alone.append((repeat, trial))
+        self.before_alone()
+        assert len(texts) == SAMPLES[spec.protocol.mode]
+        return tuple(
+            Compared(
+                repeat=repeat,
+                trial=trial,
+                row=row,
+                loaded=text_digest(text),
+                alone=text_digest(text),
+                again=text_digest(text),
+                same_chars=len(text),
+                chars=len(text),
+                cached_tokens=0,
+            )
+            for row, text in sorted(texts.items())
+        )
 
 
 @pytest.fixture
@@ -133,7 +155,8 @@ def lab(monkeypatch):
     facts = EngineFacts("toy", "1.0", "test", ("toy-135m",), 4096, 32000, None)
     monkeypatch.setattr(session, "launch", lab.engine)
     monkeypatch.setattr(session, "attach", lab.engine)
-    monkeypatch.setattr(session, "run_trial", lab.run_trial)
+    monkeypatch.setattr(searching, "run_trial", lab.run_trial)
+    monkeypatch.setattr(session, "compare_alone", lab.compare_alone)
     monkeypatch.setattr(session, "read_back", lambda *_: facts)
     monkeypatch.setattr(session, "preflight", lambda *_, **__: Preflight(False, 0, 0, True))
     monkeypatch.setattr(begun, "open_meters", lab.open_meters)
@@ -163,7 +186,7 @@ def test_the_journal_opens_before_any_trial_and_closes_after_the_last(lab, tmp_p
     measured = run(lab, small_spec(), tmp_path / "work")
     events = [line.event for line in measured.evidence.journal]
     assert events[:3] == ["open", "launch", "trial_start"]
-    assert events[-2:] == ["repeat_end", "close"]
+    assert events[-3:] == ["repeat_end", "under_load", "close"]
     assert events.count("trial_start") == events.count("trial_end") == lab.trials
     parsed = journal_module.parse(measured.journal_bytes, "journal")
     assert parsed == measured.evidence.journal
@@ -518,21 +541,3 @@ def test_the_key_is_in_no_file_of_a_session_over_tls_whose_engine_repeats_it(tmp
     assert any("HTTP 401: wrong: Bearer (key)" in text for text in files)
     assert any("ENGINE_KEY" in text for text in files)
     assert key not in "".join([*said, *files, str(caught.value)])
-
-
-ANSWERED = record()
-
-
-@pytest.mark.parametrize(
-    ("silent", "changes"),
-    [
-        (False, [{"status": Status.OK}, {"status": Status.TIMED_OUT}]),
-        (True, [{"status": Status.TIMED_OUT}, {"status": Status.CENSORED}]),
-        # Stopped at its first certain miss, before anything ended.
-        (False, [{"status": Status.CENSORED}]),
-        (True, [{"status": Status.CENSORED, "first_ns": None, "last_ns": None}]),
-    ],
-)
-def test_an_engine_is_silent_only_if_nothing_was_answered(silent, changes):
-    records = tuple(replace(ANSWERED, **change) for change in changes)
-    assert session._is_silent(SimpleNamespace(records=records)) is silent

@@ -12,8 +12,9 @@ from tokenwatt_site.measure.client import Target
 from tokenwatt_site.measure.trial import plan_requests, run_trial
 from tokenwatt_site.prompts import Ids, Words, common_words, prompts_of, trial_key
 from tokenwatt_site.records import Status
-from tokenwatt_site.simulate.script import Script
+from tokenwatt_site.simulate.script import Script, named
 from tokenwatt_site.simulate.server import SimulatedServer
+from tokenwatt_site.simulate.text import text
 from tokenwatt_site.spec import parse_spec
 from tokenwatt_site.workload import workload_of
 
@@ -36,6 +37,7 @@ def offered(
     seen=None,
     keep=lambda _: None,
     window=lambda *_: None,
+    texts_of=(),
 ):
     realisation = workload_of(spec.setup).realisation(1, lead_in=5, scored=20, tail=60)
     with SimulatedServer(script) as server:
@@ -55,6 +57,7 @@ def offered(
             keep=keep,
             window=window,
             folder=None,
+            texts_of=texts_of,
         )
     return realisation, result, server.log
 
@@ -83,6 +86,22 @@ def test_the_scored_window_is_told_once_before_its_first_request_is_due():
         result.epoch_ns + due[rows.stop - 1],
     )
     assert at_ns < result.epoch_ns
+
+
+@pytest.mark.parametrize("api", ["completions", "chat"])
+def test_the_answers_of_the_chosen_rows_are_kept_where_they_came_whole(api):
+    chosen = {6, 9, 80}
+    script = named("fragment:3,held-text", Script(ttft_ms=1, interval_ms=0.1))
+    _, result, _ = offered(spec_for(api), script, texts_of=chosen)
+    asked = {r.row: r.output_asked for r in result.records if r.status is Status.OK}
+    kept = {row: text(script, 0, asked[row]) for row in chosen & asked.keys()}
+    assert result.texts == kept
+    assert {6, 9} <= kept.keys()
+
+
+def test_no_answer_is_kept_where_none_was_chosen():
+    _, result, _ = offered(spec_for(), Script(ttft_ms=1, interval_ms=0.1))
+    assert result.texts == {}
 
 
 def test_a10_no_prompt_comes_twice_in_a_trial():

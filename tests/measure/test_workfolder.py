@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.measure.test_exchange import exchange
+from tests.support.runs import answers_of, gated_spec
+from tokenwatt_site.accuracy_log import text_digest
 from tokenwatt_site.engine_log import EngineLog, EngineSample
 from tokenwatt_site.errors import EnvironmentProblem
 from tokenwatt_site.measure.instruments import Recorded
@@ -13,6 +15,7 @@ from tokenwatt_site.measure.workfolder import WorkFolder
 from tokenwatt_site.model_shape.document import ModelDocument, Tensor
 from tokenwatt_site.power_log import Board, DramSpan, PowerLog, PowerSample
 from tokenwatt_site.records import RequestRecord, Status, decode_requests
+from tokenwatt_site.under_load_log import Compared, UnderLoadLog
 
 
 def record() -> RequestRecord:
@@ -119,3 +122,50 @@ def test_the_files_of_a_model_are_kept_as_they_were(tmp_path: Path) -> None:
         assert work.evidence().model == model
         with pytest.raises(EnvironmentProblem, match="other model files"):
             work.keep_model(replace(model, tensors=()))
+
+
+def compared(repeat: int) -> Compared:
+    text = text_digest("a")
+    return Compared(
+        repeat=repeat,
+        trial=repeat,
+        row=1,
+        loaded=text,
+        alone=text,
+        again=text,
+        same_chars=1,
+        chars=1,
+        cached_tokens=0,
+    )
+
+
+def test_answers_count_from_their_line_in_the_journal_on_and_are_joined_by_repeat(
+    tmp_path: Path,
+) -> None:
+    both = answers_of(gated_spec(3), [True] * 3, [False] * 3)
+    with work_folder(tmp_path) as work:
+        for repeat in (2, 1):
+            work.keep_answers(repeat, replace(both, answers=both.of_repeat(repeat)))
+            work.keep_under_load(repeat, [compared(repeat)])
+        assert (work.evidence().accuracy, work.evidence().under_load) == (None, None)
+        work.journal.append("under_load", repeat=1, trial=1)
+        work.journal.append("accuracy_end", repeat=1, part=1)
+        assert work.evidence().accuracy == replace(both, answers=both.of_repeat(1))
+        assert work.evidence().under_load == UnderLoadLog((compared(1),))
+        work.journal.append("under_load", repeat=2, trial=2)
+        work.journal.append("accuracy_end", repeat=2, part=1)
+        assert work.evidence().accuracy == both
+        assert work.evidence().under_load == UnderLoadLog((compared(1), compared(2)))
+
+
+def test_a_reference_counts_where_the_first_line_names_it(tmp_path: Path) -> None:
+    log = answers_of(gated_spec(3), [True] * 3)
+    with work_folder(tmp_path / "one") as work:
+        work.keep_reference(log)
+        assert work.evidence().reference is None
+        work.journal.append("open", reference=None)
+        assert work.evidence().reference is None
+    with work_folder(tmp_path / "two") as work:
+        work.keep_reference(log)
+        work.journal.append("open", reference={"run": "a"})
+        assert work.evidence().reference == log

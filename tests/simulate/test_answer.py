@@ -206,6 +206,38 @@ def test_reasoning_between_markers_is_text_like_any_other() -> None:
     assert said(held) == ["<think>", "</think>", "\U0001f600", " token"]
 
 
+@pytest.mark.parametrize("names", ["", "multi:3", "held-text", "markers:3", "together,bursts:4"])
+def test_an_answer_that_begins_beside_enough_others_says_other_words(names: str) -> None:
+    script = named(f"load-garbles:2,{names}")
+
+    def words(others: int) -> str:
+        answer = Answer(script, replace(ASKED, output_tokens=9), 5, others=others)
+        return "".join(said([piece for _, piece in steps(script, answer)]))
+
+    honest = "".join(said(run(named(names), replace(ASKED, output_tokens=9))))
+    assert words(0) == words(1) == honest
+    assert words(2) == words(7) == honest.replace(" token", " taken") != honest
+
+
+@given(
+    st.sampled_from(["", "held-text", "think:2", "markers:3"]),
+    st.lists(st.integers(0, 9), min_size=1, max_size=4),
+    st.integers(0, 50),
+    st.integers(1, 20),
+)
+def test_what_an_answer_says_depends_on_no_other(
+    names: str, prompt: list[int], number: int, others: int
+) -> None:
+    asked = replace(ASKED, prompt=tuple(prompt), output_tokens=12)
+
+    def words(number: int, others: int, how: str) -> str:
+        script = named(f"{names},{how}")
+        answer = Answer(script, asked, number, others=others)
+        return "".join(said([piece for _, piece in steps(script, answer)]))
+
+    assert words(number, others, "bursts:4") == words(0, 0, "")
+
+
 def test_a_chunk_without_choices_may_come_before_everything() -> None:
     after_ns, first = timeline(named("empty-first"))[0]
     assert (after_ns, first.tokens, chunks([first])[0]["choices"]) == (0, 0, [])
@@ -268,3 +300,85 @@ def test_what_an_engine_found_in_its_cache_stands_in_usage_unless_the_script_say
         assert piece is not None
         details = chunks([piece])[-1]["usage"]["prompt_tokens_details"]
         assert details == {"cached_tokens": told}
+
+
+# Not streamed.
+
+PLAIN = replace(ASKED, streamed=False)
+
+
+def plain(script: Script, asked: Asked = PLAIN) -> Any:
+    *before, last = run(script, asked)
+    assert all(piece == Piece(b"") for piece in before)
+    return json.loads(last.data)
+
+
+def test_a_plain_answer_comes_whole_when_a_stream_would_have_ended() -> None:
+    script = Script(ttft_ms=20, interval_ms=5)
+    made = timeline(script, PLAIN)
+
+    assert made[-1][0] == timeline(script)[-1][0] == 35 * MS
+    assert (made[-1][1].events, made[-1][1].then) == ((4,), "end")
+    assert plain(script) == {
+        "id": "cmpl-00000005",
+        "object": "text_completion",
+        "created": 0,
+        "model": "simulated",
+        "choices": [{"index": 0, "finish_reason": "length", "text": " token" * 4}],
+        "usage": {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7},
+    }
+
+
+def test_a_plain_chat_is_a_message_with_its_reasoning_apart() -> None:
+    answer = plain(named("think:3,role-early,empty-first"), replace(PLAIN, api="chat"))
+    assert answer["object"] == "chat.completion"
+    assert answer["choices"][0]["message"] == {
+        "role": "assistant",
+        "reasoning_content": " token" * 3,
+        "content": " token",
+    }
+
+
+@given(st.sampled_from(["vllm", "sglang", "llama.cpp", "tgi", "bursts:3", "together,multi:3"]))
+def test_a_plain_answer_says_what_the_stream_says(name: str) -> None:
+    asked = replace(ASKED, output_tokens=9)
+    streamed = "".join(
+        choice["text"] for c in chunks(run(named(name), asked)) for choice in c["choices"]
+    )
+    assert plain(named(name), replace(asked, streamed=False))["choices"][0]["text"] == streamed
+
+
+@pytest.mark.parametrize(
+    ("stop", "text", "tokens", "finish"),
+    [
+        (("n t",), " toke", 2, "stop"),
+        (("never", "token"), " ", 1, "stop"),
+        (("never",), " token" * 4, 4, "length"),
+        ((" token" * 4,), "", 4, "stop"),
+    ],
+)
+def test_a_plain_answer_ends_before_what_stops_it(
+    stop: tuple[str, ...], text: str, tokens: int, finish: str
+) -> None:
+    answer = plain(Script(), replace(PLAIN, stop=stop))
+    (choice,) = answer["choices"]
+    assert (choice["text"], choice["finish_reason"]) == (text, finish)
+    assert answer["usage"]["completion_tokens"] == tokens
+
+
+def test_a_script_may_leave_out_usage_or_end_early() -> None:
+    assert "usage" not in plain(named("no-usage"))
+    assert plain(named("short:2"))["choices"][0]["finish_reason"] == "stop"
+
+
+@pytest.mark.parametrize(("name", "then"), [("drop:2", "drop"), ("hang:2", "hang")])
+def test_a_plain_answer_that_goes_wrong_has_sent_nothing(name: str, then: str) -> None:
+    made = run(named(name), PLAIN)
+    assert [piece.data for piece in made] == [b""] * 3
+    assert made[-1].then == then
+
+
+def test_a_plain_answer_may_be_an_error() -> None:
+    assert plain(named("error:2")) == {
+        "error": {"message": "the script says so", "type": "ServerError"}
+    }

@@ -38,6 +38,9 @@ def test_the_prompt_has_a_token_for_each_id_or_word(
         b'{"stream": true, "prompt": " "}',
         b'{"stream": true, "prompt": "x", "max_tokens": 0}',
         b'{"stream": true, "prompt": "x", "max_tokens": true}',
+        b'{"stream": 1, "prompt": "x", "messages": [{"content": "x"}]}',
+        b'{"stop": 5, "prompt": "x", "messages": [{"content": "x"}]}',
+        b'{"stop": ["a", ""], "prompt": "x", "messages": [{"content": "x"}]}',
         b"\xff",
     ],
 )
@@ -54,6 +57,22 @@ def test_a_bad_request_is_a_value_error(api: Literal["completions", "chat"], bod
 def test_what_is_null_was_not_asked_for(given: dict[str, Any], tokens: int) -> None:
     body = json.dumps({"prompt": "a", "stream": True, **given}).encode()
     assert Asked.parse("completions", body, 0).output_tokens == tokens
+
+
+@pytest.mark.parametrize(
+    ("given", "streamed", "stop"),
+    [
+        ({}, False, ()),
+        ({"stream": None, "stop": None}, False, ()),
+        ({"stream": False, "stop": "a"}, False, ("a",)),
+        ({"stream": True, "stop": ["a", "b"]}, True, ("a", "b")),
+    ],
+)
+def test_whether_it_is_streamed_and_where_it_stops(
+    given: dict[str, Any], streamed: bool, stop: tuple[str, ...]
+) -> None:
+    asked = Asked.parse("completions", json.dumps({"prompt": "a", **given}).encode(), 0)
+    assert (asked.streamed, asked.stop) == (streamed, stop)
 
 
 def test_a_template_stands_before_every_chat_and_before_nothing_else() -> None:

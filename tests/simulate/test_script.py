@@ -19,6 +19,7 @@ from tokenwatt_site.simulate.script import named
         "markers:1",
         "template:-1",
         "http:99",
+        "load-garbles:0",
     ],
 )
 def test_an_unknown_script_is_told_with_the_known_ones(names: str) -> None:

@@ -71,6 +71,29 @@ def test_an_unknown_model_is_refused_unless_the_script_takes_it() -> None:
     assert server.log[0].ended == "complete"
 
 
+@pytest.mark.parametrize("stream", [False, None])
+@pytest.mark.parametrize("with_engine", [False, True])
+def test_an_answer_that_is_not_streamed_is_one_object(
+    stream: bool | None, with_engine: bool
+) -> None:
+    made = engine(max_batch=4) if with_engine else None
+    with SimulatedServer(FAST, engine=made) as server:
+        answers = [generate(server, stream=stream) for _ in range(2)]
+    for status, body in answers:
+        assert status == 200
+        assert json.loads(body)["choices"][0]["text"] == " token" * 3
+        assert json.loads(body)["usage"]["completion_tokens"] == 3
+    assert [served.ended for served in server.log] == ["complete"] * 2
+    assert [[count for _, count in served.sent] for served in server.log] == [[3]] * 2
+
+
+def test_an_answer_that_is_not_streamed_and_fails_says_so_in_its_status() -> None:
+    with SimulatedServer(named("error:2,close", FAST)) as server:
+        status, body = generate(server, stream=False)
+    assert status == 500
+    assert json.loads(body)["error"]["message"] == "the script says so"
+
+
 def test_a_bad_request_is_refused_and_logged() -> None:
     with SimulatedServer() as server:
         status, body = generate(server, max_tokens=-1)
@@ -200,6 +223,28 @@ def test_the_engine_in_real_time_keeps_the_times_it_has_in_virtual_time() -> Non
         # What is told is taken before the stamp of the sending.
         assert served.late_ns <= max(late_ns)
         assert served.ended == "complete"
+
+
+@pytest.mark.parametrize("with_engine", [True, False])
+def test_answers_are_garbled_that_begin_while_others_are_in_progress(with_engine: bool) -> None:
+    def script_of(number: int) -> Script:
+        return named("load-garbles:2,hang:0" if number < 2 else "load-garbles:2", FAST)
+
+    def words(server: SimulatedServer) -> str:
+        return "garbled" if b" taken" in generate(server, prompt=[1])[1] else "honest"
+
+    with SimulatedServer(script_of, engine() if with_engine else None) as server:
+        address = urlsplit(server.url)
+        body = b'{"model":"simulated","prompt":[1],"stream":true}'
+        head = b"POST /v1/completions HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % len(body)
+        where = (address.hostname or "", address.port or 0)
+        with socket.create_connection(where) as first, socket.create_connection(where) as second:
+            for client in (first, second):
+                client.sendall(head + body)
+                assert client.recv(4096).startswith(b"HTTP/1.1 200 OK")
+            assert words(server) == "garbled"
+        server.wait_until_unused()
+        assert words(server) == "honest"
 
 
 def test_metrics_and_models_tell_of_the_engine() -> None:

@@ -13,11 +13,24 @@ from typing import Any, Literal
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from tokenwatt_site.accuracy_log import (
+    FORMAT,
+    AccuracyLog,
+    Answer,
+    Header,
+    digest_of_digests,
+    encode_accuracy,
+    kept_text,
+    text_digest,
+)
+from tokenwatt_site.accuracy_spec import AskedTask
+from tokenwatt_site.answer_flags import flags_of
+from tokenwatt_site.canonical import sha256_hex
 from tokenwatt_site.claims import Evidence, derive
 from tokenwatt_site.engine_log import EngineLog, EngineSample, encode_engine
 from tokenwatt_site.evidence import store
 from tokenwatt_site.goodput import decide, judge
-from tokenwatt_site.journal import Entry, Event, Journal
+from tokenwatt_site.journal import GENESIS, Entry, Event, Journal
 from tokenwatt_site.lengths import Conversation
 from tokenwatt_site.model_shape.document import ModelDocument, encode_model
 from tokenwatt_site.power_log import Board, PowerLog, PowerSample, encode_power
@@ -26,8 +39,16 @@ from tokenwatt_site.records import RequestRecord, Status, encode_requests
 from tokenwatt_site.run import SIMULATED_ENGINE, Conditions, Run, SelfTest, signed_bytes
 from tokenwatt_site.spec import Objective, Spec, parse_spec
 from tokenwatt_site.trace import Trace, TraceLine, encode, parse
+from tokenwatt_site.trials import Trial, read_trials
 from tokenwatt_site.trust.keyring import Keyring
 from tokenwatt_site.trust.signature import key_id, sign
+from tokenwatt_site.under_load_log import (
+    Compared,
+    UnderLoadLog,
+    encode_under_load,
+    sampled_rows,
+)
+from tokenwatt_site.validity import verdict
 from tokenwatt_site.workload import NAMED, Realisation, Workload, workload_of
 
 _WORKLOAD = NAMED["demo-mix-v1"]
@@ -242,6 +263,8 @@ def _boundary(
     return low, high
 
 
+NONCE = "00" * 32
+
 _NO_SENSOR = "the machine of this test has no power sensor"
 
 JournalPlan = list[tuple[Event, dict[str, Any]]]
@@ -257,7 +280,9 @@ class RunBuilder:
     publisher who lies.
 
     With `idle_s` the journal tells of so many seconds without load, before and after the trials of
-    each repeat. `beside`, `counters` and `model` become evidence as `power` does.
+    each repeat. `beside`, `counters` and `model` become evidence as `power` does, and so do
+    `accuracy`, `reference` and `under_load`, of which the journal tells as their answers do: of
+    each repeat, with its parts. `answers_of` and `under_load_of` make them.
     """
 
     spec: Spec = field(default_factory=small_spec)
@@ -274,10 +299,17 @@ class RunBuilder:
     counters: EngineLog | None = None
     model: ModelDocument | None = None
     trace: Trace | None = None
+    accuracy: AccuracyLog | None = None
+    reference: AccuracyLog | None = None
+    reference_run: str = "e" * 64
+    reference_configuration: str = "toy-reference-000000000000"
+    under_load: UnderLoadLog | None = None
     self_test: SelfTest = HELD
     key: Ed25519PrivateKey = field(default_factory=a_key)
     day: int = 1
     first_trial: int = 1
+    published: Mapping[str, Any] = field(default_factory=dict)
+    """What is written in the place of `power`, `accuracy` and so on, as the `edit_*` do."""
     edit_requests: Callable[[list[RequestRecord]], list[RequestRecord]] | None = None
     edit_journal: Callable[[JournalPlan], JournalPlan] | None = None
     edit_document: Callable[[dict[str, Any]], None] | None = None
@@ -300,7 +332,8 @@ class RunBuilder:
             store(evidence, "journal", journal_file.read_bytes()),
         ]
         journal_file.unlink()
-        files += [store(evidence, role, data) for role, data in self._readings()]
+        readings = replace(self, **self.published)._readings()
+        files += [store(evidence, role, data) for role, data in readings]
         run = Run(
             run_schema="tokenwatt/run/1",
             simulated=self.simulated,
@@ -328,6 +361,12 @@ class RunBuilder:
             yield "model", encode_model(self.model)
         if self.trace:
             yield "trace", self.trace.data
+        if self.accuracy:
+            yield "accuracy", encode_accuracy(self.accuracy)
+        if self.reference:
+            yield "reference", encode_accuracy(self.reference)
+        if self.under_load:
+            yield "under-load", encode_under_load(self.under_load)
 
     def evidence(self, journal: Sequence[Entry], requests: Sequence[RequestRecord]) -> Evidence:
         """Return what is derived from."""
@@ -339,7 +378,18 @@ class RunBuilder:
             self.beside,
             self.counters,
             self.model,
+            self.accuracy,
+            self.reference,
+            self.under_load,
         )
+
+    def trials(self) -> tuple[Trial, ...]:
+        """Return the trials as they are read from the evidence."""
+        lines = [
+            Entry(seq=seq, at=self._at(seq), event=event, prev=GENESIS, data=data)
+            for seq, (event, data) in enumerate(self.journal_plan())
+        ]
+        return read_trials(self.spec, self.evidence(lines, self.requests()))
 
     def requests(self) -> list[RequestRecord]:
         """Return the records of every trial, in order."""
@@ -358,12 +408,13 @@ class RunBuilder:
                     "configuration": self.spec.configuration_id,
                     "spec": self.spec.to_json(),
                     "seed_rule": SEED_RULE,
-                    "nonce": "00" * 32,
+                    "nonce": NONCE,
                     "power_reason": None if self.power else _NO_SENSOR,
                     "instruments": [
                         {"sensor": i.sensor, "reason": self.unread.get(i.sensor)}
                         for i in self.spec.instruments
                     ],
+                    "reference": self._reference(),
                 },
             )
         ]
@@ -390,7 +441,36 @@ class RunBuilder:
                 plan.append(("trial_end", {**number, **end}))
             plan += self._idle(repeat, "after")
             plan.append(("repeat_end", {"repeat": repeat}))
+            plan += self._answered(repeat)
         plan.append(("close" if self.status == "complete" else "interrupted", {}))
+        return plan
+
+    def _reference(self) -> dict[str, str] | None:
+        if self.reference is None:
+            return None
+        return {
+            "run": self.reference_run,
+            "configuration": self.reference_configuration,
+            "accuracy": sha256_hex(encode_accuracy(self.reference)),
+        }
+
+    def _answered(self, repeat: int) -> JournalPlan:
+        """Tell of the answers after a repeat; each part but the first is of another launch."""
+        plan: JournalPlan = []
+        compared = self.under_load.compared if self.under_load else ()
+        for trial in sorted({each.trial for each in compared if each.repeat == repeat}):
+            plan.append(("under_load", {"repeat": repeat, "trial": trial}))
+        answers = self.accuracy.of_repeat(repeat) if self.accuracy else ()
+        last = max((answer.part for answer in answers), default=0)
+        for part in range(1, last + 1):
+            started = self._launch(repeat)["engine_started"]
+            if part > 1:
+                plan.append(("interrupted", {}))
+                started = started.replace("T00:", f"T{part:02}:")
+            start = {"same_launch": part == 1, "engine_started": started}
+            plan.append(("accuracy_start", {"repeat": repeat, "part": part, **start}))
+        if answers:
+            plan.append(("accuracy_end", {"repeat": repeat, "part": last}))
         return plan
 
     def _idle(self, repeat: int, when: str) -> JournalPlan:
@@ -504,6 +584,122 @@ class RunBuilder:
         minutes, seconds = divmod(second, 60)
         hours, minutes = divmod(minutes, 60)
         return f"2026-01-{self.day:02}T{hours:02}:{minutes:02}:{seconds:02}.000000Z"
+
+
+def gated_spec(questions: int = 20, *, max_drop_points: float = 1.0, **changes: Any) -> Spec:
+    """Return a small spec with a gate of so many made-up questions, which `answers_of` answers."""
+    asked = AskedTask(
+        harness="lm-eval 0.4.9",
+        task_version="1",
+        api="completions",
+        metric="exact_match",
+        filter="first-line",
+        max_tokens=64,
+        stop=("\n\n",),
+        data=digest_of_digests([_data(n) for n in range(questions)]),
+        prompts=digest_of_digests([_prompt(n) for n in range(questions)]),
+    )
+    gate = {
+        "task": "sums",
+        "shots": 0,
+        "questions": questions,
+        "max_drop_points": max_drop_points,
+        "asked": asked.to_json(),
+    }
+    return small_spec(**{"setup__accuracy_gate": gate, **changes})
+
+
+def _data(question: int) -> str:
+    return text_digest(f"question {question}")
+
+
+def _prompt(question: int) -> str:
+    return text_digest(f"prompt {question}")
+
+
+def answers_of(spec: Spec, *correct: Sequence[bool], texts: bool = True) -> AccuracyLog:
+    """Return the answers of a `gated_spec`: for each repeat, which of its questions are right."""
+    gate = spec.setup.accuracy_gate
+    assert gate.asked is not None
+    return AccuracyLog(
+        Header(format=FORMAT, task=gate.task, shots=gate.shots, asked=gate.asked, texts=texts),
+        tuple(
+            an_answer(repeat, question, right, texts=texts)
+            for repeat, each in enumerate(correct, start=1)
+            for question, right in enumerate(each)
+        ),
+    )
+
+
+def an_answer(
+    repeat: int, question: int, right: bool, *, text: str | None = None, texts: bool = True
+) -> Answer:
+    """Return an answer; `text` is what the engine wrote, where it does not matter left out."""
+    written = f"It is {question if right else -1}." if text is None else text
+    return Answer(
+        repeat=repeat,
+        question=question,
+        data=_data(question),
+        prompt=_prompt(question),
+        answer=text_digest(written),
+        text=kept_text(written) if texts else None,
+        extracted=str(question if right else -1),
+        correct=right,
+        prompt_tokens=12,
+        tokens=5,
+        finish="stop",
+        failure=None,
+        flags=flags_of(written),
+        part=1,
+    )
+
+
+def a_failure(repeat: int, question: int, why: str = "the engine answered 400") -> Answer:
+    """Return what is kept of a question that has no answer."""
+    return an_answer(repeat, question, right=False).model_copy(
+        update={
+            "answer": None,
+            "text": None,
+            "extracted": None,
+            "prompt_tokens": None,
+            "tokens": None,
+            "finish": None,
+            "failure": why,
+        }
+    )
+
+
+def with_answers(log: AccuracyLog, *answers: Answer) -> AccuracyLog:
+    """Return `log` with these in the place of those to the same questions."""
+    others = {(answer.repeat, answer.question): answer for answer in answers}
+    kept = tuple(others.get((each.repeat, each.question), each) for each in log.answers)
+    return replace(log, answers=kept)
+
+
+def under_load_of(builder: RunBuilder, *, differing: int = 0, repeats: int = 1) -> UnderLoadLog:
+    """Return what is compared of the highest passing trials; the first `differing` rows differ."""
+    compared = []
+    for repeat in range(1, repeats + 1):
+        passed = [t for t in builder.trials() if verdict(builder.spec, t)[0] == "PASS"]
+        top = max((t for t in passed if t.repeat == repeat), key=lambda t: t.rate_urps)
+        rows = sampled_rows(NONCE, repeat, top.realisation.scored_rows, builder.spec.protocol.mode)
+        for place, row in enumerate(rows):
+            alone = text_digest(f"answer {row}")
+            differs = place < differing
+            compared.append(
+                Compared(
+                    repeat=repeat,
+                    trial=top.number,
+                    row=row,
+                    loaded=text_digest(f"answer {row}, other") if differs else alone,
+                    alone=alone,
+                    again=alone,
+                    same_chars=50 if differs else 100,
+                    chars=100,
+                    cached_tokens=0,
+                )
+            )
+    return UnderLoadLog(tuple(compared))
 
 
 def gpu_spec(**changes: Any) -> Spec:

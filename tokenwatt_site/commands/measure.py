@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
@@ -17,10 +16,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic import ValidationError
 
 from tokenwatt_site.canonical import canonical_bytes, load_json, read_file
-from tokenwatt_site.claims import derive
 from tokenwatt_site.commands.output import not_written, require_absent
-from tokenwatt_site.commands.verify import verify
-from tokenwatt_site.engine_log import encode_engine
+from tokenwatt_site.commands.questions import Questions, plan_questions
+from tokenwatt_site.commands.signing import run_text, signed_run
+from tokenwatt_site.commands.verify import KEYS_FOLDER, verify
 from tokenwatt_site.errors import (
     EnvironmentProblem,
     InputError,
@@ -30,23 +29,20 @@ from tokenwatt_site.errors import (
     TokenwattError,
     UsageError,
 )
-from tokenwatt_site.evidence import EvidenceFile, fetch, store
+from tokenwatt_site.evidence import EvidenceFile, fetch
 from tokenwatt_site.files import put, put_new
-from tokenwatt_site.journal import head
+from tokenwatt_site.journal import Entry
+from tokenwatt_site.journal import parse as parse_journal
 from tokenwatt_site.measure.session import Events, kept, measure
 from tokenwatt_site.measure.tokenizer import prompts_by_file
-from tokenwatt_site.measure.workfolder import Measured
-from tokenwatt_site.model_shape.document import ModelDocument, decode_model, encode_model
+from tokenwatt_site.model_shape.document import ModelDocument, decode_model
 from tokenwatt_site.model_shape.folder import read_model
-from tokenwatt_site.power_log import encode_power
-from tokenwatt_site.records import encode_requests
 from tokenwatt_site.run import Run
 from tokenwatt_site.schema import validation_problems
 from tokenwatt_site.spec import GPU_SCOPES, Role, Spec, load_spec, parse_spec
 from tokenwatt_site.trace import MAX_TRACE_BYTES, Trace
 from tokenwatt_site.trace import parse as parse_trace
 from tokenwatt_site.trust.keyring import key_folder, own_key
-from tokenwatt_site.trust.signature import sign
 from tokenwatt_site.validity import require_playable
 from tokenwatt_site.workload import workload_of
 
@@ -301,6 +297,7 @@ def measure_and_sign(
     trace: Trace | None = None,
     model: ModelDocument | None = None,
     gpus: Sequence[str] = (),
+    beside: Path | None = None,
     out: Path | None = None,
 ) -> tuple[Path, Run]:
     """Measure, derive, sign, and write the run file with its evidence beside it.
@@ -312,10 +309,11 @@ def measure_and_sign(
         trace: what `read_trace` gave; None where the folder is reopened.
         model: what `read_model_files` gave; as `trace`.
         gpus: boards of the engine, by UUID; as `trace`.
+        beside: the folder of the spec's file, from which the data of its task are; as `trace`.
         out: the run file; default runs/<configuration>/<12 hex of run_id>.json.
 
     Raises:
-        UsageError: `out` is there already.
+        UsageError: `out` is there already, or see `plan_questions`.
         EnvironmentProblem: the place of the run file is not writable, or see `session.measure`.
     """
     target = out.parent if out else RUNS_FOLDER / spec.configuration_id
@@ -328,13 +326,24 @@ def measure_and_sign(
     _require_writable(target)
     signer = own_key(key_folder(os.environ))
     try:
-        measured = measure(spec, folder, events, trace, model=model, gpus=gpus)
-    except (EnvironmentProblem, Interrupted) as error:
+        asked = _questions(spec, folder, beside, events)
+        measured = measure(
+            spec,
+            folder,
+            events,
+            trace,
+            model=model,
+            gpus=gpus,
+            task=asked.task if asked else None,
+            scorer=asked.scorer if asked else None,
+            reference=asked.reference if asked else None,
+        )
+    except (EnvironmentProblem, Interrupted, UsageError) as error:
         raise type(error)(*error.problems, *_kept(spec, folder, signer, out)) from error
     try:
-        run = _sign(measured, target, signer)
+        run = signed_run(measured, target, signer)
         path = out or target / f"{run.run_id[:12]}.json"
-        put_new(path, _text(run))
+        put_new(path, run_text(run))
     except FileExistsError as error:
         if out is not None:
             raise not_written(target, error, _go_on(folder, out)) from error
@@ -348,6 +357,27 @@ def measure_and_sign(
     return path, run
 
 
+def _questions(spec: Spec, folder: Path, beside: Path | None, events: Events) -> Questions | None:
+    return plan_questions(
+        spec,
+        folder,
+        _journal(folder),
+        beside=beside,
+        runs=RUNS_FOLDER,
+        keys=KEYS_FOLDER,
+        say=events.say,
+    )
+
+
+def _journal(folder: Path) -> tuple[Entry, ...]:
+    """Return the journal of a measurement as far as it was written; empty: there is none."""
+    path = folder / "journal.jsonl"
+    if not path.is_file():
+        return ()
+    data = read_file(path, limit=MAX_JOURNAL_BYTES)
+    return parse_journal(data[: data.rfind(b"\n") + 1], str(path))
+
+
 def _kept(
     spec: Spec, folder: Path, signer: Ed25519PrivateKey, out: Path | None
 ) -> tuple[Problem, ...]:
@@ -355,12 +385,14 @@ def _kept(
 
     It stays in the work folder, so it is valid and verifiable as far as it goes, and not published.
     """
+    if not (folder / "journal.jsonl").is_file():
+        return ()
     try:
         partial = kept(spec, folder)
         if not partial.evidence.requests:
             return ()
         if partial.interrupted:
-            put(folder / "run.json", _text(_sign(partial, folder, signer)))
+            put(folder / "run.json", run_text(signed_run(partial, folder, signer)))
     except (TokenwattError, OSError):  # the disk may be full; the first error is the one to tell
         return ()
     return (Problem("what was measured is kept", file=str(folder), remedy=_go_on(folder, out)),)
@@ -369,39 +401,6 @@ def _kept(
 def _go_on(folder: Path, out: Path | None) -> str:
     words = ["tokenwatt-site", "measure", "--resume", str(folder)]
     return f"Go on with: {shlex.join(words + (['--out', str(out)] if out else []))}"
-
-
-def _sign(measured: Measured, target: Path, signer: Ed25519PrivateKey) -> Run:
-    evidence = measured.evidence
-    pieces = [
-        ("requests", encode_requests(evidence.requests)),
-        ("journal", measured.journal_bytes),
-    ]
-    if evidence.power is not None:
-        pieces.append(("power", encode_power(evidence.power)))
-    for number, log in enumerate(evidence.beside, 1):
-        pieces.append((f"power-beside-{number}", encode_power(log)))
-    if evidence.engine is not None:
-        pieces.append(("engine", encode_engine(evidence.engine)))
-    if evidence.model is not None:
-        pieces.append(("model", encode_model(evidence.model)))
-    if evidence.trace is not None:
-        pieces.append(("trace", evidence.trace.data))
-    files: tuple[EvidenceFile, ...] = tuple(
-        store(target / "evidence", role, data) for role, data in pieces
-    )
-    unsigned = Run(
-        run_schema="tokenwatt/run/1",
-        simulated=measured.simulated,
-        status="interrupted" if measured.interrupted else "complete",
-        spec=measured.spec,
-        configuration=measured.spec.configuration_id,
-        conditions=measured.conditions,
-        claims=derive(measured.spec, evidence),
-        evidence=files,
-        journal_head=head(measured.journal_bytes),
-    )
-    return unsigned.model_copy(update={"signatures": (sign(unsigned.signed_bytes(), signer),)})
 
 
 def _require_writable(folder: Path) -> None:
@@ -419,8 +418,3 @@ def _require_writable(folder: Path) -> None:
                 remedy="Give another place with --out.",
             )
         ) from error
-
-
-def _text(run: Run) -> bytes:
-    text = json.dumps(run.to_json(), indent=1, ensure_ascii=False, sort_keys=True)
-    return f"{text}\n".encode()

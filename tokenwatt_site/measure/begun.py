@@ -11,6 +11,7 @@ from typing import Any
 
 from tokenwatt_site import __version__
 from tokenwatt_site.errors import EnvironmentProblem, Problem
+from tokenwatt_site.measure.accuracy.reference_run import Reference
 from tokenwatt_site.measure.clock import RunClock
 from tokenwatt_site.measure.engine import RunningEngine
 from tokenwatt_site.measure.instruments import Instruments, engine_source
@@ -51,8 +52,16 @@ class Begun:
         return Instruments(spec, meters, counters, RunClock(self.origin_ns))
 
 
-def begin(spec: Spec, work: WorkFolder, gpus: Sequence[str], say: Callable[[str], None]) -> Begun:
+def begin(
+    spec: Spec,
+    work: WorkFolder,
+    gpus: Sequence[str],
+    reference: Reference | None,
+    say: Callable[[str], None],
+) -> Begun:
     """Write the first line of a new run, or read that of one that is gone on with.
+
+    What the first line tells of is that of a new run: `gpus` and `reference` count there alone.
 
     Raises:
         UsageError: see `open_meters`; nothing is begun.
@@ -61,7 +70,10 @@ def begin(spec: Spec, work: WorkFolder, gpus: Sequence[str], say: Callable[[str]
     """
     journal = work.journal
     if not journal.lines:
-        journal.append("open", **_opening(spec, gpus, say))
+        opening = _opening(spec, gpus, reference, say)
+        if reference is not None:
+            work.keep_reference(reference.log)
+        journal.append("open", **opening)
     opening = journal.lines[0].data
     if opening.get("spec") != spec.to_json():
         raise EnvironmentProblem(
@@ -89,7 +101,9 @@ def begin(spec: Spec, work: WorkFolder, gpus: Sequence[str], say: Callable[[str]
     )
 
 
-def _opening(spec: Spec, gpus: Sequence[str], say: Callable[[str], None]) -> dict[str, Any]:
+def _opening(
+    spec: Spec, gpus: Sequence[str], reference: Reference | None, say: Callable[[str], None]
+) -> dict[str, Any]:
     # Opened to see what can be, and closed: the engine's boards are known when it runs.
     meters = _open_meters(spec, gpus, None)
     meters.close()
@@ -113,6 +127,8 @@ def _opening(spec: Spec, gpus: Sequence[str], say: Callable[[str], None]) -> dic
             for instrument, reason in zip(spec.instruments, meters.reasons, strict=True)
         ],
         "gpus": list(gpus),
+        # Chosen before there is a score that it could be chosen by.
+        "reference": None if reference is None else reference.to_json(),
         "tool": __version__,
     }
 

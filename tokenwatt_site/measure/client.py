@@ -17,7 +17,7 @@ from __future__ import annotations
 import gc
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -60,6 +60,7 @@ class Offered:
         wall_ns: how long that was.
         clock_step_ns: how far the system clock was set meanwhile, by which kernel stamps after that
             are off; 0 without them.
+        texts: what was answered, by row: of whole answers to those requests that ask to keep it.
     """
 
     records: tuple[RequestRecord, ...]
@@ -71,6 +72,7 @@ class Offered:
     cpu_ns: int
     wall_ns: int
     clock_step_ns: int
+    texts: Mapping[int, str]
 
 
 def offer(
@@ -194,6 +196,7 @@ class _Trial:
             cpu_ns=cpu_ns,
             wall_ns=wall_ns,
             clock_step_ns=step_ns if self._kernel_stamps else 0,
+            texts={e.planned.row: e.text for e in self._exchanges if e.text is not None},
         )
 
     def close(self) -> None:

@@ -29,12 +29,20 @@ _CONNECT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back, whatever the status; redirects are not followed."""
+    """What came back, whatever the status; redirects are not followed.
+
+    `retry_after` is what the header of that name says: seconds, or a date.
+    """
 
     status: int
     content_type: str
     server: str
     body: bytes
+    retry_after: str = ""
+
+
+class Unanswered(EngineError):
+    """No whole answer came: nobody there, a connection that broke, or the time was over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +87,9 @@ def request(
 
     Raises:
         UsageError: a variable is not set.
-        EngineError: nobody there, or none whose certificate is trusted; no whole answer in time,
-            one that is too large or compressed, or no HTTP.
+        Unanswered: nobody there, no whole answer in time, or no HTTP.
+        EngineError: none whose certificate is trusted, or an answer that is too large or
+            compressed.
     """
     headers = {"accept-encoding": "identity", "content-type": "application/json"}
     if key := authorisation(api_key_variable):
@@ -109,19 +118,23 @@ def request(
                 "Trusted are the authorities of the system, or of the file that the environment"
                 " variable SSL_CERT_FILE names.",
             ) from error
-        raise _peer_error(
-            peer, url, f"no {peer.name} answers: {_text(error)}", peer.remedy
+        raise Unanswered(
+            _problem(peer, url, f"no {peer.name} answers: {_text(error)}", peer.remedy)
         ) from error
     except httpx2.HTTPError as error:
         if not cutter.over and not isinstance(error, httpx2.TimeoutException):
-            raise _peer_error(
-                peer, url, f"the answer broke off, or is no HTTP: {_text(error)}", _SEE_LOG
+            raise Unanswered(
+                _problem(
+                    peer, url, f"the answer broke off, or is no HTTP: {_text(error)}", _SEE_LOG
+                )
             ) from error
     else:
         # An answer that ends with its connection looks whole where it was cut.
         if not cutter.over:
             return _without_secrets(answer, secrets)
-    raise _peer_error(peer, url, f"the answer did not end within {deadline_s:g} s", _SEE_LOG)
+    raise Unanswered(
+        _problem(peer, url, f"the answer did not end within {deadline_s:g} s", _SEE_LOG)
+    )
 
 
 _SEE_LOG = "Something runs there; its log may say why."
@@ -147,6 +160,7 @@ def _without_secrets(answer: Answer, variables: Sequence[str | None]) -> Answer:
         clean(answer.content_type),
         clean(answer.server),
         clean(answer.body.decode("latin-1")).encode("latin-1"),
+        clean(answer.retry_after),
     )
 
 
@@ -273,12 +287,20 @@ def _exchange(
                 )
         kind = clean_text(headers.get("content-type", ""))
         return Answer(
-            response.status_code, kind, clean_text(headers.get("server", "")), bytes(body)
+            response.status_code,
+            kind,
+            clean_text(headers.get("server", "")),
+            bytes(body),
+            clean_text(headers.get("retry-after", "")),
         )
 
 
 def _peer_error(peer: Peer, url: str, what: str, remedy: str) -> EngineError:
-    return EngineError(Problem(what, field=peer.field, found=url, remedy=remedy))
+    return EngineError(_problem(peer, url, what, remedy))
+
+
+def _problem(peer: Peer, url: str, what: str, remedy: str) -> Problem:
+    return Problem(what, field=peer.field, found=url, remedy=remedy)
 
 
 def _text(error: Exception) -> str:

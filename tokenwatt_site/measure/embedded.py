@@ -67,7 +67,15 @@ def identity() -> EmbeddedIdentity:
     return EmbeddedIdentity(_version(ENGINE_PACKAGE), _version(MODEL_PACKAGE), digest)
 
 
-def serve(*, port: int, slots: int, context: int, threads: int, alias: str) -> None:
+def serve(
+    *,
+    port: int,
+    slots: int,
+    context: int,
+    threads: int,
+    alias: str,
+    chat_template: str | None = None,
+) -> None:
     """Serve on the loopback until SIGTERM or SIGINT.
 
     Args:
@@ -76,6 +84,7 @@ def serve(*, port: int, slots: int, context: int, threads: int, alias: str) -> N
         context: tokens of all slots together; each slot has `context // slots`.
         threads: of prefill and decode. On a busy machine two threads wait for each other.
         alias: the model name that clients ask for.
+        chat_template: in place of the model's own: Jinja text, or a name that llama.cpp knows.
 
     Raises:
         EngineError: a package is absent, or the server does not start.
@@ -104,6 +113,10 @@ def serve(*, port: int, slots: int, context: int, threads: int, alias: str) -> N
     params.n_ctx = context
     params.cpuparams.n_threads = threads
     params.cpuparams_batch.n_threads = threads
+    if chat_template is not None:
+        params.chat_template = chat_template
+        # llama.cpp knows names only where it does not read Jinja.
+        params.use_jinja = "{" in chat_template
     params.endpoint_metrics = True
     params.endpoint_slots = True
     try:
@@ -129,6 +142,10 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--context", type=int, default=8192)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--alias", default=ALIAS)
+    parser.add_argument(
+        "--chat-template",
+        help="Jinja text, or a name such as llama2: how a wrong template looks is seen with it",
+    )
     parser.add_argument("--nice", type=int, default=0, help="let the client have the processor")
     options = parser.parse_args(arguments)
     os.nice(options.nice)
@@ -139,6 +156,7 @@ def main(arguments: Sequence[str]) -> int:
             context=options.context,
             threads=options.threads,
             alias=options.alias,
+            chat_template=options.chat_template,
         )
     except EngineError as error:
         # An own process: its log is all that its parent can show.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tokenwatt_site.measure.answer_text import TextParser
 from tokenwatt_site.measure.framing import ResponseFraming
 from tokenwatt_site.measure.stream import StreamParser, StreamSummary, error_text
 from tokenwatt_site.records import RequestRecord, Status
@@ -13,13 +14,17 @@ _MAX_PLAIN_BYTES = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class PlannedRequest:
-    """One request to send `due_ns` after the start of the trial; `body` is finished JSON."""
+    """One request to send `due_ns` after the start of the trial; `body` is finished JSON.
+
+    `keep_text` keeps what is answered, which costs time with each of its events.
+    """
 
     row: int
     due_ns: int
     body: bytes
     prompt_asked: int
     output_asked: int
+    keep_text: bool = False
 
 
 class Exchange:
@@ -35,6 +40,7 @@ class Exchange:
         end_ns: when it ended.
         message: what the transport has to say to its end.
         record: final, once it ended and everything is parsed.
+        text: of a whole answer, where it was to be kept; see `TextParser.text`.
     """
 
     __slots__ = (
@@ -52,6 +58,7 @@ class Exchange:
         "record",
         "redialled",
         "sent_ns",
+        "text",
     )
 
     def __init__(self, number: int, planned: PlannedRequest) -> None:
@@ -67,7 +74,8 @@ class Exchange:
         self.end_ns = planned.due_ns
         self.message = ""
         self.record: RequestRecord | None = None
-        self._parser = StreamParser()
+        self.text: str | None = None
+        self._parser = TextParser() if planned.keep_text else StreamParser()
         self._plain = b""
 
     def parse(self, stamp_ns: int, exact_ns: int, merged_ns: int, body: bytes) -> None:
@@ -86,6 +94,8 @@ class Exchange:
             summary = self._parser.finish(self.end_ns, 0)
         status, message = self._judge(summary, whole=whole)
         self.record = self._make(repeat, trial, summary, status, self.end_ns)
+        if status is Status.OK and isinstance(self._parser, TextParser):
+            self.text = self._parser.text()
         return message, self.record
 
     def snapshot(self, repeat: int, trial: int, known_ns: int) -> RequestRecord:

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from tokenwatt_site import accelerators
 from tokenwatt_site.canonical import clean_text
@@ -156,6 +157,32 @@ def require_new_launch(lines: Sequence[Entry], repeat: int, started: str | None)
                 remedy="Restart the engine, then resume.",
             )
         )
+
+
+def require_restart(spec: Spec, lines: Sequence[Entry], repeat: int, folder: Path) -> None:
+    """See that the repeat after `repeat`, if there is one, can have a launch of its own.
+
+    Args:
+        spec: says who starts the engine.
+        lines: of the journal so far.
+        repeat: the one that is done.
+        folder: of the measurement, to go on with.
+
+    Raises:
+        EnvironmentProblem: the engine is attached, and may be the one of `repeat`.
+    """
+    asked = [n for n in lines if n.event == "accuracy_start" and n.data["repeat"] == repeat]
+    restarted = bool(asked) and asked[-1].data["same_launch"] is False
+    if spec.endpoint.start == "launch" or repeat == spec.protocol.repeats or restarted:
+        return
+    raise EnvironmentProblem(
+        Problem(
+            f"repeat {repeat} of {spec.protocol.repeats} is done; every repeat needs its own"
+            " launch, and an attached engine is not ours to restart",
+            file=str(folder),
+            remedy="Restart the engine, then go on.",
+        )
+    )
 
 
 @dataclass(frozen=True, slots=True)

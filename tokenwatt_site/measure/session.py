@@ -2,12 +2,12 @@
 
 Everything needed to go on after an interruption is in the journal and beside it, so a session is
 resumed by opening the same folder again. A repeat is one launch: one that was broken off is done
-again from its start, and its trials stay in the journal.
+again from its start, and its trials stay in the journal. When its trials are done, the same launch
+is asked what the accuracy gate asks; what is missing of that is asked later, without the trials.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
@@ -16,39 +16,45 @@ from typing import Literal
 
 from tokenwatt_site.errors import (
     EngineError,
-    EnvironmentProblem,
     Interrupted,
-    InvalidMeasurement,
     Problem,
+    UsageError,
 )
-from tokenwatt_site.goodput import bracket
-from tokenwatt_site.journal import Entry
-from tokenwatt_site.measure import search
+from tokenwatt_site.measure.accuracy.loaded import compare_alone
+from tokenwatt_site.measure.accuracy.reference_run import Reference
+from tokenwatt_site.measure.accuracy.sitting import (
+    Scorer,
+    Sittings,
+    repeats_due,
+    same_launch,
+)
+from tokenwatt_site.measure.accuracy.task import Task
 from tokenwatt_site.measure.begun import begin
-from tokenwatt_site.measure.client import Target
 from tokenwatt_site.measure.clock import utc_now
 from tokenwatt_site.measure.credential import authorisation
-from tokenwatt_site.measure.endpoint import read_back
+from tokenwatt_site.measure.endpoint import EngineFacts, read_back
 from tokenwatt_site.measure.engine import RunningEngine, attach, launch
 from tokenwatt_site.measure.headroom import held_text, require_start
 from tokenwatt_site.measure.instruments import Instruments
-from tokenwatt_site.measure.preflight import compare, preflight, require_new_launch
+from tokenwatt_site.measure.preflight import (
+    compare,
+    preflight,
+    require_new_launch,
+    require_restart,
+)
+from tokenwatt_site.measure.searching import RESTARTED, Launched, Trials, target_of
 from tokenwatt_site.measure.selftest import self_test
 from tokenwatt_site.measure.tokenizer import prompts_for
-from tokenwatt_site.measure.trial import Progress, run_trial
+from tokenwatt_site.measure.trial import Progress
 from tokenwatt_site.measure.workfolder import Measured, WorkFolder, require_same_boards
 from tokenwatt_site.model_shape.document import ModelDocument, headers_digest
-from tokenwatt_site.prompts import Prompts, Words, trial_key
-from tokenwatt_site.records import Status
-from tokenwatt_site.run import SelfTest
+from tokenwatt_site.prompts import Words, trial_key
+from tokenwatt_site.run import ReadBack
 from tokenwatt_site.spec import Spec
 from tokenwatt_site.trace import Trace
-from tokenwatt_site.trials import Trial, read_trials
-from tokenwatt_site.validity import Fault, fault, highest_rate_urps, require_playable, verdict
-from tokenwatt_site.workload import Realisation, workload_of
-
-MAX_INVALID = 3
-"""How often one rate is tried: a moment of other load on the machine is no verdict."""
+from tokenwatt_site.under_load_log import sampled_rows
+from tokenwatt_site.validity import require_playable
+from tokenwatt_site.workload import workload_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +65,6 @@ class Events:
     say: Callable[[str], None]
 
 
-_RESTARTED = "its counters fell: it was started again in the middle of a launch"
-
-MAX_SILENT = 2
-"""After so many trials without one whole answer the engine is at fault, not the rate."""
-
-
 def measure(
     spec: Spec,
     folder: Path,
@@ -73,6 +73,9 @@ def measure(
     *,
     model: ModelDocument | None = None,
     gpus: Sequence[str] = (),
+    task: Task | None = None,
+    scorer: Scorer | None = None,
+    reference: Reference | None = None,
 ) -> Measured:
     """Run the protocol of `spec`, or what is missing of it, in `folder`.
 
@@ -83,10 +86,14 @@ def measure(
         trace: the trace that `spec` plays; may be left out where `folder` has it already.
         model: the files of `endpoint.model_files`; as `trace`.
         gpus: boards of the engine, by UUID; left out where `folder` has a measurement.
+        task: what the accuracy gate asks; left out where it asks nothing, or all answers are there.
+        scorer: scores the replies to `task`, and goes with it.
+        reference: whose answers they are compared with; as `gpus`.
 
     Raises:
-        UsageError: the variable of a key, user or password is not set, no board has such a name, or
-            the trace is not the one of the spec or too short; nothing is begun.
+        UsageError: the variable of a key, user or password is not set, no board has such a name,
+            the trace is not the one of the spec or too short, or a task is due and not given;
+            nothing is begun.
         EnvironmentProblem: engine, disk or machine; what was measured is kept in `folder`.
         InvalidMeasurement: the same rate was INVALID MAX_INVALID times.
         Interrupted: by the user.
@@ -97,7 +104,16 @@ def measure(
             work.keep_trace(trace)
         if model is not None:
             work.keep_model(model)
-        _Session(spec, work, events, gpus).run()
+        if task is not None and scorer is not None:
+            keep, say = work.keep_answers, events.say
+            sittings = Sittings(spec, task, scorer, work.path, work.journal, keep, say)
+        elif repeats_due(spec, work.journal.lines):
+            raise UsageError(
+                Problem("asks a task, which is not given", field="setup.accuracy_gate.task")
+            )
+        else:
+            sittings = None
+        _Session(spec, work, events, gpus=gpus, sittings=sittings, reference=reference).run()
         return work.measured(spec)
 
 
@@ -107,69 +123,99 @@ def kept(spec: Spec, folder: Path) -> Measured:
         return work.measured(spec)
 
 
-@dataclass(frozen=True, slots=True)
-class _Launched:
-    """One launch of the engine, ready for trials."""
-
-    line: Entry
-    repeat: int
-    engine: RunningEngine
-    realisation: Realisation
-    self_test: SelfTest
-    prompts: Prompts
-    instruments: Instruments
-
-    @property
-    def chat_overhead(self) -> int:
-        return int(self.line.data["chat_overhead"])
-
-
 class _Session:
-    def __init__(self, spec: Spec, work: WorkFolder, events: Events, gpus: Sequence[str]) -> None:
+    def __init__(
+        self,
+        spec: Spec,
+        work: WorkFolder,
+        events: Events,
+        *,
+        gpus: Sequence[str],
+        sittings: Sittings | None,
+        reference: Reference | None,
+    ) -> None:
         self._spec = spec
         self._events = events
         self._workload = workload_of(spec.setup, work.trace())
         require_playable(spec, self._workload)
         self.work = work
         self._journal = work.journal
-        self._begun = begin(spec, work, gpus, events.say)
+        self._sittings = sittings
+        self._begun = begin(spec, work, gpus, reference, events.say)
+        self._trials = Trials(spec, work, self._begun, events.progress, events.say)
 
     def run(self) -> None:
-        """Do the repeats that have no end line yet."""
-        spec, done = self._spec, self._ended_repeats()
+        """Do the repeats that have no end line yet, and ask what has no answer yet."""
+        done = self._ended_repeats()
         try:
-            for repeat in range(1, spec.protocol.repeats + 1):
-                if repeat in done:
+            for repeat in range(1, self._spec.protocol.repeats + 1):
+                sittings = self._due(repeat)
+                if repeat not in done:
+                    self._repeat(repeat, sittings)
+                elif sittings is not None:
+                    self._sit_again(repeat, sittings)
+                else:
                     continue
-                with (
-                    self._engine() as engine,
-                    self._instruments(engine) as instruments,
-                    self._reading(instruments) as hung,
-                ):
-                    launched = self._launched(repeat, engine, instruments)
-                    self._idle(launched, "before")
-                    self._search(launched)
-                    self._idle(launched, "after")
-                self._journal.append(
-                    "repeat_end", repeat=repeat, hung=hung, notes=instruments.notes
-                )
-                if spec.endpoint.start == "attach" and repeat < spec.protocol.repeats:
-                    self._ask_for_restart(repeat)
+                if sittings is not None:
+                    sittings.score(repeat)
+                require_restart(self._spec, self._journal.lines, repeat, self.work.path)
         except KeyboardInterrupt:
             self._journal.append("interrupted", why="by the user")
             raise Interrupted("interrupted") from None
         if self._journal.lines[-1].event != "close":
             self._journal.append("close")
 
-    def _ask_for_restart(self, repeat: int) -> None:
-        raise EnvironmentProblem(
-            Problem(
-                f"repeat {repeat} of {self._spec.protocol.repeats} is done; every repeat needs its"
-                " own launch, and an attached engine is not ours to restart",
-                file=str(self.work.path),
-                remedy="Restart the engine, then go on.",
-            )
+    def _due(self, repeat: int) -> Sittings | None:
+        """Return what asks in this repeat; None: nothing is asked in it, or all is answered."""
+        if self._sittings is None or not self._sittings.is_due(repeat):
+            return None
+        return self._sittings
+
+    def _repeat(self, repeat: int, sittings: Sittings | None) -> None:
+        """Do one repeat on a launch of its own: its trials, then what is asked of the same."""
+        with self._engine() as engine:
+            with self._instruments(engine) as instruments, self._reading(instruments) as hung:
+                launched = self._launched(repeat, engine, instruments, sittings)
+                self._idle(launched, "before")
+                self._trials.run(launched)
+                self._idle(launched, "after")
+            self._journal.append("repeat_end", repeat=repeat, hung=hung, notes=instruments.notes)
+            if repeat <= self._spec.accuracy.repeats:
+                self._under_load(launched)
+            if sittings is not None:
+                sittings.sit(repeat, engine, same_launch=True)
+
+    def _under_load(self, launched: Launched) -> None:
+        """Ask alone what was answered in the highest passing trial; nothing where none passed."""
+        top = self._trials.top(launched.repeat)
+        if top is None:
+            return
+        compared = compare_alone(
+            self._spec,
+            launched.realisation,
+            target_of(self._spec, launched.engine),
+            repeat=launched.repeat,
+            trial=top.number,
+            rate_urps=top.rate_urps,
+            nonce=self._begun.nonce,
+            prompts=launched.prompts,
+            chat_overhead=launched.chat_overhead,
+            texts=launched.texts[top.number],
+            folder=self.work.path,
+            say=self._events.say,
         )
+        self.work.keep_under_load(launched.repeat, compared)
+        self._journal.append("under_load", repeat=launched.repeat, trial=top.number)
+
+    def _sit_again(self, repeat: int, sittings: Sittings) -> None:
+        """Ask what has no answer yet, of the engine that was loaded or of another launch of it."""
+        if sittings.is_whole(repeat):
+            return
+        with self._engine() as engine:
+            with self._instruments(engine) as instruments:
+                self._compared(engine, instruments)
+            same = same_launch(self._spec, self._journal.lines, repeat, engine.started)
+            sittings.sit(repeat, engine, same_launch=same)
 
     def _ended_repeats(self) -> set[int]:
         return {n.data["repeat"] for n in self._journal.lines if n.event == "repeat_end"}
@@ -189,20 +235,28 @@ class _Session:
     def _instruments(self, engine: RunningEngine) -> AbstractContextManager[Instruments]:
         return closing(self._begun.instruments(self._spec, engine))
 
-    def _launched(self, repeat: int, engine: RunningEngine, instruments: Instruments) -> _Launched:
+    def _compared(
+        self, engine: RunningEngine, instruments: Instruments
+    ) -> tuple[EngineFacts, tuple[ReadBack, ...]]:
+        """Compare engine and boards with the spec and with earlier launches."""
+        if (before := self.work.boards()) is not None:
+            require_same_boards(before, instruments.boards)
+        facts = read_back(engine.url, self._spec.endpoint.api_key_variable)
+        model = self.work.model()
+        digest = headers_digest(model) if model is not None else None
+        return facts, compare(self._spec, facts, instruments.primary, digest)
+
+    def _launched(
+        self,
+        repeat: int,
+        engine: RunningEngine,
+        instruments: Instruments,
+        sittings: Sittings | None,
+    ) -> Launched:
         """Compare the engine with the spec, and do all that goes before its trials."""
         spec, protocol = self._spec, self._spec.protocol
         require_new_launch(self._journal.lines, repeat, engine.started)
-        if (before := self.work.boards()) is not None:
-            require_same_boards(before, instruments.boards)
-        facts = read_back(engine.url, spec.endpoint.api_key_variable)
-        model = self.work.model()
-        read_back_rows = compare(
-            spec,
-            facts,
-            instruments.primary,
-            headers_digest(model) if model is not None else None,
-        )
+        facts, read_back_rows = self._compared(engine, instruments)
         # Fresh for every launch: an attached engine may still hold what an earlier one asked.
         key = trial_key(self._begun.nonce, spec.configuration_id, repeat, -self._launches())
         if spec.endpoint.prompt_kind == "text" and spec.endpoint.tokenizer is None:
@@ -215,6 +269,8 @@ class _Session:
             lambda stream, tokens: prompts.prompt(key, stream, tokens),
             counted_by=prompts.tokenizer if isinstance(prompts, Words) else None,
         )
+        if sittings is not None:
+            sittings.require_answerable(engine, facts.context_tokens)
         realisation = self._workload.realisation(
             repeat, lead_in=protocol.lead_in, scored=protocol.scored, tail=protocol.tail
         )
@@ -253,12 +309,15 @@ class _Session:
                 f"repeat {repeat} starts again, on one launch: {broken_off} earlier trials stay,"
                 " INVALID"
             )
-        return _Launched(launch_line, repeat, engine, realisation, held, prompts, instruments)
+        sampled = sampled_rows(self._begun.nonce, repeat, realisation.scored_rows, protocol.mode)
+        return Launched(
+            launch_line, repeat, engine, realisation, held, prompts, instruments, sampled
+        )
 
     def _launches(self) -> int:
         return sum(line.event == "launch" for line in self._journal.lines)
 
-    def _idle(self, launched: _Launched, when: Literal["before", "after"]) -> None:
+    def _idle(self, launched: Launched, when: Literal["before", "after"]) -> None:
         """Read what the engine draws with its model loaded and no request."""
         instruments = launched.instruments
         if not instruments.has_power:
@@ -266,137 +325,13 @@ class _Session:
         self._events.say(f"reading the power of the idle engine, {when} the trials")
         span = instruments.idle()
         if instruments.restarted():
-            raise EngineError(f"{_RESTARTED}, while it was idle")
+            raise EngineError(f"{RESTARTED}, while it was idle")
         if span is None:
             self._events.say("the engine goes on computing without a request, so it is never idle")
             return
         self._journal.append(
             "idle", repeat=launched.repeat, when=when, start_ns=span[0], end_ns=span[1]
         )
-
-    def _search(self, launched: _Launched) -> None:
-        protocol = self._spec.protocol
-        previous = self._highest_pass(launched.repeat - 1)
-        start = previous or round(protocol.start_rate * 1e6)
-        seen: list[tuple[int, Literal["PASS", "FAIL"]]] = []
-        invalid: Counter[int] = Counter()
-        silent = 0
-        while (
-            rate := search.next_rate(
-                seen,
-                start_urps=start,
-                max_urps=highest_rate_urps(self._spec, launched.realisation, launched.self_test),
-                ratio=protocol.bracket_ratio,
-                predicted=previous is not None,
-            )
-        ) is not None:
-            left = search.trials_left(seen, protocol.bracket_ratio)
-            trial, errors = self._trial(launched, rate, left)
-            outcome, reason = verdict(self._spec, trial)
-            self._events.say(_trial_line(trial, outcome, reason))
-            for message in errors:
-                self._events.say(f"  {message}")
-            if not trial.engine_alive:
-                ended = launched.engine.exit_text() or "nothing answers there"
-                if launched.instruments.restarted():
-                    ended = _RESTARTED
-                raise EngineError(f"the engine ended in trial {trial.number} ({ended})")
-            if outcome != "INVALID":
-                seen.append((rate, outcome))
-                silent = silent + 1 if _is_silent(trial) else 0
-                if silent == MAX_SILENT:
-                    raise EngineError(
-                        Problem(
-                            f"no request of {MAX_SILENT} trials in a row was answered in full",
-                            found=reason,
-                            remedy="Look at the engine's own log.",
-                        )
-                    )
-                continue
-            invalid[rate] += 1
-            if not self._may_try_again(trial, invalid[rate]):
-                return
-
-    def _may_try_again(self, trial: Trial, times: int) -> bool:
-        """Tell whether a rate that was INVALID `times` times is offered again.
-
-        Demo mode ends its search there and publishes what it has; the others end with an error.
-        """
-        found = fault(self._spec, trial)
-        if found is not None and found.transient and times < MAX_INVALID:
-            return True
-        if self._spec.protocol.mode == "demo":
-            self._events.say("the search ends here, with what there is")
-            return False
-        raise InvalidMeasurement(
-            Problem(
-                f"INVALID {times} times at {trial.rate_urps / 1e6:g} requests/s:"
-                f" {found.reason if found else ''}",
-                remedy=f"{_mended(found)} tokenwatt-site measure --resume {self.work.path}"
-                if found is not None and found.transient
-                else "Correct the spec, and start a new measurement.",
-            )
-        )
-
-    def _trial(
-        self, launched: _Launched, rate_urps: int, trials_left: int
-    ) -> tuple[Trial, tuple[str, ...]]:
-        """Offer one rate; return the trial and the commonest error messages."""
-        spec = self._spec
-        engine = launched.engine
-        number = 1 + sum(line.event == "trial_start" for line in self._journal.lines)
-        start = self._journal.append(
-            "trial_start",
-            repeat=launched.repeat,
-            trial=number,
-            rate_urps=rate_urps,
-            realisation=launched.realisation.number,
-            realisation_hash=launched.realisation.hash,
-        )
-        offered = run_trial(
-            spec,
-            launched.realisation,
-            Target.from_url(engine.url, spec.endpoint.api, spec.endpoint.api_key_variable),
-            repeat=launched.repeat,
-            trial=number,
-            rate_urps=rate_urps,
-            nonce=self._begun.nonce,
-            prompts=launched.prompts,
-            chat_overhead=launched.chat_overhead,
-            trials_left=trials_left,
-            # Asking an attached engine takes a connection; the hot path must not wait for it.
-            alive=engine.alive if spec.endpoint.start == "launch" else lambda: True,
-            report=self._events.progress,
-            keep=self.work.begin_requests(number),
-            window=lambda start_ns, end_ns: launched.instruments.window(
-                start_ns - self._begun.origin_ns, end_ns - self._begun.origin_ns
-            ),
-            folder=self.work.path,
-        )
-        launched.instruments.no_window()
-        self.work.keep_requests(number, offered.records)
-        end = self._journal.append(
-            "trial_end",
-            repeat=launched.repeat,
-            trial=number,
-            epoch_ns=offered.epoch_ns - self._begun.origin_ns,
-            engine_alive=engine.alive() and not launched.instruments.restarted(),
-            stamps=offered.stamps,
-            errors=list(offered.errors),
-            client_cpu_ppm=offered.cpu_ns * 1_000_000 // max(1, offered.wall_ns),
-            clock_step_ns=offered.clock_step_ns,
-        )
-        trial = Trial.from_journal(launched.line, start, end, launched.realisation, offered.records)
-        return trial, offered.errors
-
-    def _highest_pass(self, repeat: int) -> int | None:
-        rates: dict[str, list[int]] = {"PASS": [], "FAIL": [], "INVALID": []}
-        if repeat < 1:
-            return None
-        for trial in read_trials(self._spec, self.work.evidence()):
-            if trial.repeat == repeat:
-                rates[verdict(self._spec, trial)[0]].append(trial.rate_urps)
-        return bracket(rates["PASS"], rates["FAIL"])[0]
 
     @contextmanager
     def _reading(self, instruments: Instruments) -> Iterator[list[str]]:
@@ -415,22 +350,3 @@ class _Session:
                 self.work.keep_recorded(instruments.recorded())
             for name in hung:
                 self._events.say(f"{name} does not answer any more; what was read of it is kept")
-
-
-def _mended(found: Fault) -> str:
-    if "client" in found.causes:
-        return "The client needs a processor core to itself. When other load has ended:"
-    return "When the way to the engine is free:"
-
-
-def _is_silent(trial: Trial) -> bool:
-    """Tell whether nothing was answered in full; of a trial stopped early, whether anything was."""
-    ended = [r.status for r in trial.records if r.status is not Status.CENSORED]
-    if ended:
-        return Status.OK not in ended
-    return all(r.first_ns is None for r in trial.records)
-
-
-def _trial_line(trial: Trial, outcome: str, reason: str | None) -> str:
-    text = f"trial {trial.number}: {trial.rate_urps / 1e6:.3f} requests/s {outcome}"
-    return f"{text} ({reason})" if reason else text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,6 +43,7 @@ def plan_requests(
     key: bytes,
     prompts: Prompts,
     chat_overhead: int,
+    texts_of: Container[int] = (),
 ) -> tuple[PlannedRequest, ...]:
     """Return the requests of a trial with their bodies.
 
@@ -53,6 +54,7 @@ def plan_requests(
         key: `prompts.trial_key` of this trial.
         prompts: what is asked with.
         chat_overhead: tokens that the engine adds to a text; 0 for token ids.
+        texts_of: the rows whose answers are kept as text.
 
     Raises:
         EnvironmentProblem: a prompt that the tokenizer counts otherwise.
@@ -69,7 +71,16 @@ def plan_requests(
         body = request_body(
             endpoint.api, endpoint.model, prompt, row.output_tokens, may_be_cached=talks
         )
-        planned.append(PlannedRequest(number, due_ns, body, row.input_tokens, row.output_tokens))
+        planned.append(
+            PlannedRequest(
+                number,
+                due_ns,
+                body,
+                row.input_tokens,
+                row.output_tokens,
+                keep_text=number in texts_of,
+            )
+        )
     return tuple(planned)
 
 
@@ -90,6 +101,7 @@ def run_trial(
     keep: Callable[[Sequence[RequestRecord]], None],
     window: Callable[[int, int], None],
     folder: Path,
+    texts_of: Container[int] = (),
 ) -> Offered:
     """Offer `realisation` at `rate_urps` until the verdict is certain.
 
@@ -114,13 +126,20 @@ def run_trial(
         window: told start and end of the scored window on the clock of `time.monotonic_ns`, a
             moment before the load begins; must return at once.
         folder: see `offer`.
+        texts_of: see `plan_requests`.
 
     Raises:
         EnvironmentProblem: see `plan_requests` and `offer`.
     """
     key = trial_key(nonce, spec.configuration_id, repeat, trial)
     plan = plan_requests(
-        spec, realisation, rate_urps, key=key, prompts=prompts, chat_overhead=chat_overhead
+        spec,
+        realisation,
+        rate_urps,
+        key=key,
+        prompts=prompts,
+        chat_overhead=chat_overhead,
+        texts_of=texts_of,
     )
     standing = _Standing(spec.setup.slo, realisation)
     scored_rows = realisation.scored_rows

@@ -1,6 +1,7 @@
 """The folder of a measurement in progress.
 
-Journal, trace and model files; requests by trial; power and the engine's counters by launch.
+Journal, trace, model files and the reference's answers; requests by trial; power and the engine's
+counters by launch; answers to a task, and under load, by repeat.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from pathlib import Path
 from typing import Self
 
 from tokenwatt_site import __version__
+from tokenwatt_site.accuracy_log import AccuracyLog, decode_accuracy, encode_accuracy
 from tokenwatt_site.canonical import canonical_bytes, read_file
 from tokenwatt_site.engine_log import EngineLog, decode_engine, encode_engine
 from tokenwatt_site.errors import EnvironmentProblem, Problem
 from tokenwatt_site.evidence import MAX_EVIDENCE_BYTES
-from tokenwatt_site.journal import Journal
+from tokenwatt_site.journal import Event, Journal
 from tokenwatt_site.measure.instruments import Recorded
 from tokenwatt_site.model_shape.document import ModelDocument, decode_model, encode_model
 from tokenwatt_site.power_log import Board, PowerLog, decode_power, encode_power
@@ -30,10 +32,17 @@ from tokenwatt_site.spec import Spec
 from tokenwatt_site.trace import MAX_TRACE_BYTES, Trace
 from tokenwatt_site.trace import parse as parse_trace
 from tokenwatt_site.trials import Evidence, Told
+from tokenwatt_site.under_load_log import (
+    Compared,
+    UnderLoadLog,
+    decode_under_load,
+    encode_under_load,
+)
 
 MIN_FREE_BYTES = 64 << 20
 TRACE_FILE = "trace.jsonl"
 MODEL_FILE = "model.jsonl"
+REFERENCE_FILE = "reference.jsonl"
 
 _POWER = "power-[0-9][0-9][0-9][0-9]"
 
@@ -170,6 +179,19 @@ class WorkFolder:
             return None
         return parse_trace(read_file(path, limit=MAX_TRACE_BYTES), source=str(path))
 
+    def keep_reference(self, log: AccuracyLog) -> None:
+        """Keep the answers that those of this run are compared with."""
+        self._write(REFERENCE_FILE, encode_accuracy(log))
+
+    def keep_answers(self, repeat: int, log: AccuracyLog) -> None:
+        """Keep all answers of a repeat, scored; they count from their line in the journal on."""
+        self._write(f"accuracy-{repeat:04d}.jsonl", encode_accuracy(log))
+
+    def keep_under_load(self, repeat: int, compared: Sequence[Compared]) -> None:
+        """Keep what load does to answers in a repeat; it counts as `keep_answers` says."""
+        log = UnderLoadLog(tuple(compared))
+        self._write(f"under-load-{repeat:04d}.jsonl", encode_under_load(log))
+
     def evidence(self) -> Evidence:
         """Return everything kept so far; a trial without an end line does not count."""
         ended = {line.data["trial"] for line in self.journal.lines if line.event == "trial_end"}
@@ -190,6 +212,9 @@ class WorkFolder:
             beside=tuple(log for log in logs if log is not None),
             engine=self._engine(),
             model=self.model(),
+            accuracy=self._accuracy(),
+            reference=self._reference(),
+            under_load=self._under_load(),
         )
 
     def measured(self, spec: Spec) -> Measured:
@@ -241,6 +266,34 @@ class WorkFolder:
             return None
         names = {column: name for log in logs for column, name in log.names.items()}
         return EngineLog(names, tuple(sample for log in logs for sample in log.samples))
+
+    def _accuracy(self) -> AccuracyLog | None:
+        """Join the answers of all repeats that have them."""
+        logs = [
+            decode_accuracy(read_file(path, limit=MAX_EVIDENCE_BYTES), source=str(path))
+            for path in self._told("accuracy_end", "accuracy")
+        ]
+        if not logs:
+            return None
+        return AccuracyLog(logs[0].header, tuple(row for log in logs for row in log.answers))
+
+    def _reference(self) -> AccuracyLog | None:
+        path = self.path / REFERENCE_FILE
+        if not self.journal.lines or self.journal.lines[0].data.get("reference") is None:
+            return None
+        return decode_accuracy(read_file(path, limit=MAX_EVIDENCE_BYTES), source=str(path))
+
+    def _under_load(self) -> UnderLoadLog | None:
+        logs = [
+            decode_under_load(read_file(path, limit=MAX_EVIDENCE_BYTES), source=str(path))
+            for path in self._told("under_load", "under-load")
+        ]
+        return UnderLoadLog(tuple(row for log in logs for row in log.compared)) if logs else None
+
+    def _told(self, event: Event, name: str) -> list[Path]:
+        """Return the files of the repeats that have such a line in the journal, in order."""
+        told = {line.data["repeat"] for line in self.journal.lines if line.event == event}
+        return [self.path / f"{name}-{repeat:04d}.jsonl" for repeat in sorted(told)]
 
     def _write(self, name: str, data: bytes) -> None:
         path = self.path / name

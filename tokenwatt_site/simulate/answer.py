@@ -1,6 +1,7 @@
 """An answer event by event: what its script makes of the tokens, faults included.
 
-`steps` gives the fixed times of a script; an engine calls `token` each time it made one.
+`steps` gives the fixed times of a script; an engine calls `token` each time it made one. One that
+is not streamed has the same times, and its only piece with data is the last.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Literal, TypeAlias
 from tokenwatt_site.simulate.asked import Asked
 from tokenwatt_site.simulate.dialect import Writer
 from tokenwatt_site.simulate.script import Script
-from tokenwatt_site.simulate.text import is_whole
+from tokenwatt_site.simulate.text import is_whole, stopped
 
 _MS = 1_000_000
 
@@ -42,12 +43,15 @@ class Piece:
 class Answer:
     """The pieces of one answer, in order. The head of the response is not part of it.
 
+    `others` is how many other requests are in progress when it begins.
+
     Attributes:
+        streamed: whether they are events; else the one with data is a plain object.
         total: tokens of the whole answer; `finish` is "length" when those are all that was asked.
         sent: tokens so far.
     """
 
-    def __init__(self, script: Script, asked: Asked, number: int) -> None:
+    def __init__(self, script: Script, asked: Asked, number: int, *, others: int = 0) -> None:
         self._script = script
         total = asked.output_tokens
         if script.short is not None:
@@ -55,13 +59,19 @@ class Answer:
         stops = script.end_of_sequence
         if stops is not None and not (asked.ignore_eos and script.honour_ignore_eos):
             total = min(total, stops)
+        self.streamed = asked.streamed
+        stops = None
+        if asked.stop and not asked.streamed:
+            stops = stopped(script, min(total, script.reasoning_tokens), total, asked.stop)
+            total = total if stops is None else stops
         self.total = total
         self.finish: Literal["length", "stop"] = (
-            "length" if total == asked.output_tokens else "stop"
+            "length" if total == asked.output_tokens and stops is None else "stop"
         )
         self.sent = 0
         self._made = 0
-        self._write = Writer(script, asked, number)
+        garbled = script.garbles_from is not None and others >= script.garbles_from
+        self._write = Writer(script, asked, number, garbled=garbled)
         self._bursts = random.Random(number)  # noqa: S311 - no secret
         self._next = self._tokens()
         faults: tuple[tuple[int | None, Then], ...] = (
@@ -73,8 +83,10 @@ class Answer:
 
     def opening(self) -> bytes:
         """Return what is sent on receipt of the request; often nothing."""
-        before = self._write.empty() if self._script.empty_first else b""
-        return before + self._write.role() if self._script.role == "early" else before
+        if not self.streamed:
+            return b""
+        first = self._write.empty() if self._script.empty_first else b""
+        return first + self._write.role() if self._script.role == "early" else first
 
     def token(self, cached_tokens: int) -> Piece | None:
         """Take one token that an engine made; return what can be sent with it.
@@ -93,8 +105,11 @@ class Answer:
                 return Piece(b"", (), then)
         data = write.role() if self.sent == 0 and script.role == "with first" else b""
         if script.error_after is not None and self.sent >= script.error_after:
-            return Piece(write.error() + write.end(), (), "end")
+            told = write.error() + write.end() if self.streamed else write.failed()
+            return Piece(told, (), "end")
         events = self._events(self.sent + self._next)
+        if not self.streamed:
+            return self._held(sum(events))
         for tokens in events:
             self.sent += tokens
             finish = self.finish if self.sent == self.total else None
@@ -103,6 +118,13 @@ class Answer:
             return Piece(data + write.usage(self.sent) + write.end(), events, "end")
         self._next = self._tokens()
         return Piece(data, events)
+
+    def _held(self, tokens: int) -> Piece:
+        self.sent += tokens
+        if self.sent == self.total:
+            return Piece(self._write.whole(self.sent, self.finish), (self.sent,), "end")
+        self._next = self._tokens()
+        return Piece(b"")
 
     def _events(self, end: int) -> tuple[int, ...]:
         """Return the tokens of each event that carries those from `sent` on to before `end`."""

@@ -70,7 +70,13 @@ def prompt_of(api: Api, request: dict[str, Any], template_tokens: int) -> tuple[
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request for an answer; `prompt` holds its token ids."""
+    """A request for an answer.
+
+    Attributes:
+        prompt: its token ids.
+        streamed: whether tokens are sent as they come; else all together after the last.
+        stop: texts before which an answer ends that is not streamed; streams ignore them.
+    """
 
     api: Api
     model: str
@@ -80,6 +86,8 @@ class Asked:
     ignore_eos: bool
     continuous_usage: bool = False
     timings_per_token: bool = False
+    streamed: bool = True
+    stop: tuple[str, ...] = ()
 
     @property
     def prompt_tokens(self) -> int:
@@ -93,8 +101,9 @@ class Asked:
             ValueError: with the message that the answer 400 carries.
         """
         request = parse_object(body)
-        if request.get("stream") is not True:
-            raise ValueError("only stream: true is answered")
+        streamed = request.get("stream") or False
+        if type(streamed) is not bool:
+            raise ValueError("stream is neither true nor false")
         given = (request.get(name) for name in ("max_completion_tokens", "max_tokens"))
         asked = next((value for value in given if value is not None), DEFAULT_TOKENS)
         if type(asked) is not int or asked < 1:
@@ -110,4 +119,15 @@ class Asked:
             ignore_eos=request.get("ignore_eos") is True,
             continuous_usage=options.get("continuous_usage_stats") is True,
             timings_per_token=request.get("timings_per_token") is True,
+            streamed=streamed,
+            stop=_stop(request.get("stop")),
         )
+
+
+def _stop(given: object) -> tuple[str, ...]:
+    if given is None:
+        return ()
+    marks = given if isinstance(given, list) else [given]
+    if not all(isinstance(mark, str) and mark for mark in marks):
+        raise ValueError("stop is no text, and no list of texts")
+    return tuple(marks)

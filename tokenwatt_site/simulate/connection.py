@@ -84,7 +84,7 @@ class ServerConnection(asyncio.Protocol):
         except ValueError as error:
             self._refuse(served, refusal(400, str(error)))
             return
-        answer = Answer(script, asked, served.number)
+        answer = Answer(script, asked, served.number, others=self._desk.in_progress - 1)
         served.prompt_tokens, served.output_tokens = asked.prompt_tokens, answer.total
         if refused := self._desk.refused(script, asked):
             self._refuse(served, refused)
@@ -92,7 +92,8 @@ class ServerConnection(asyncio.Protocol):
         self._served = served
         if script.hang_after == -1:
             return
-        self._write(stream_head(close=script.close))
+        if answer.streamed:
+            self._write(stream_head(close=script.close))
         self._answer = answer
         request = Request(served.number, asked.prompt, answer.total, received.monotonic_ns)
         self._generation = self._desk.submit(request, self._made)
@@ -131,11 +132,11 @@ class ServerConnection(asyncio.Protocol):
 
     def _send(self, served: Served, piece: Piece) -> None:
         if piece.data:
-            chunk = b"%x\r\n%s\r\n" % (len(piece.data), piece.data)
+            framed = self._framed(piece)
             if piece.events:
                 now = Moment.now()
                 served.sent += [(now, tokens) for tokens in piece.events]
-            self._write(chunk + b"0\r\n\r\n" if piece.then == "end" else chunk)
+            self._write(framed)
         if piece.then == "hang":
             self._answer = None  # what an engine still makes goes nowhere
         elif piece.then in ("drop", "reset"):
@@ -150,6 +151,14 @@ class ServerConnection(asyncio.Protocol):
                 self._transport.close()
             else:
                 self.data_received(b"")
+
+    def _framed(self, piece: Piece) -> bytes:
+        answer = self._answer
+        if answer is not None and not answer.streamed:
+            status = 200 if piece.events else 500
+            return response(status, piece.data, "application/json", close=self._script.close)
+        chunk = b"%x\r\n%s\r\n" % (len(piece.data), piece.data)
+        return chunk + b"0\r\n\r\n" if piece.then == "end" else chunk
 
     def _end(self, served: Served, how: Ended) -> None:
         """End the request in progress, here and in the engine."""

@@ -42,6 +42,7 @@ class Desk:
 
     Attributes:
         log: the truth about every request, in order of receipt.
+        in_progress: how many were taken in and not yet seen out.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Desk:
     ) -> None:
         self.script_of = script_of
         self.log: list[Served] = []
+        self.in_progress = 0
         self._model = script_of(0).model
         self._engine = engine
         self._exposition = Exposition(engine, self._model, time.time()) if engine else None
@@ -105,6 +107,7 @@ class Desk:
         """Begin the truth about a request."""
         served = Served(self._received, api, body, received)
         self._received += 1
+        self.in_progress += 1
         if self._keep is None:
             self.log.append(served)
         return served
@@ -112,6 +115,7 @@ class Desk:
     def end(self, served: Served, how: Ended) -> None:
         """End the truth about a request."""
         served.ended, served.ended_at = how, Moment.now()
+        self.in_progress -= 1
         if self._keep is not None:
             try:
                 self._keep(served)

@@ -1,4 +1,4 @@
-"""The bytes of a streamed answer, as each engine's dialect writes them."""
+"""The bytes of an answer: events as each engine's dialect writes them, or one plain object."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from typing import Any, TypeAlias
 
 from tokenwatt_site.simulate.asked import Asked
 from tokenwatt_site.simulate.script import Carrier, Script
-from tokenwatt_site.simulate.text import text
+from tokenwatt_site.simulate.text import before, text
 
 _Object: TypeAlias = dict[str, Any]
+_ERROR: _Object = {"error": {"message": "the script says so", "type": "ServerError"}}
 
 
 class Writer:
     """Writes the chunks of one response; `sent` counts the tokens up to and with a chunk."""
 
-    def __init__(self, script: Script, asked: Asked, number: int) -> None:
-        self._script, self._asked = script, asked
+    def __init__(self, script: Script, asked: Asked, number: int, *, garbled: bool = False) -> None:
+        self._script, self._asked, self._garbled = script, asked, garbled
         chat = asked.api == "chat"
         self._head: _Object = {
             "id": f"{'chatcmpl' if chat else 'cmpl'}-{number:08d}",
@@ -44,7 +45,7 @@ class Writer:
         carrier = self._script.carrier
         if sent <= self._script.reasoning_tokens:
             carrier = "reasoning_content"
-        said = text(self._script, sent - count, sent)
+        said = text(self._script, sent - count, sent, garbled=self._garbled)
         delta = _delta(carrier, said)
         if finish is None:
             counts, kind = self._counts(sent), (carrier, said)
@@ -63,6 +64,28 @@ class Writer:
             return b""
         return self._chunk([], usage=self._usage(sent))
 
+    def whole(self, sent: int, finish: str) -> bytes:
+        """Return the object that an answer of `sent` tokens is where it is not streamed."""
+        script, asked = self._script, self._asked
+        reasoning = min(sent, script.reasoning_tokens)
+        said = _delta(script.carrier, before(text(script, reasoning, sent), asked.stop))
+        choice: _Object = {"index": 0, "finish_reason": finish}
+        if asked.api == "chat":
+            thought = {"reasoning_content": text(script, 0, reasoning)} if reasoning else {}
+            choice["message"] = {"role": "assistant", **thought, **said}
+        else:
+            choice["text"] = said.get("content") or ""
+        answer = {**self._head, "choices": [choice]}
+        if asked.api == "chat":
+            answer["object"] = "chat.completion"
+        if script.usage != "never":
+            answer["usage"] = self._usage(sent)
+        return json.dumps(answer, ensure_ascii=False).encode("utf-8", "replace")
+
+    def failed(self) -> bytes:
+        """Return the object of an answer that is not streamed and does not come."""
+        return json.dumps(_ERROR).encode()
+
     def _last(self, delta: _Object, finish: str, sent: int) -> bytes:
         counts = self._counts(sent)
         if self._script.usage in ("last chunk", "two chunks"):
@@ -80,7 +103,7 @@ class Writer:
         return counts
 
     def error(self) -> bytes:
-        return self._event({"error": {"message": "the script says so", "type": "ServerError"}})
+        return self._event(_ERROR)
 
     def end(self) -> bytes:
         return self._event("[DONE]") if self._script.end_mark else b""

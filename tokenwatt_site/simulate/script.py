@@ -58,6 +58,8 @@ class Script:
         error_body: answer with status 200 and a JSON error instead of a stream.
         error_after, drop_after, reset_after, hang_after: after so many tokens send an error
             object, close the connection, reset it, or go silent. `hang_after` -1: not even a head.
+        garbles_from: an answer that begins while so many others are in progress says other words,
+            as an engine's whose kernels go wrong in large batches.
         end_mark: send `[DONE]`.
         comments: send a comment before each event.
         close: close the connection after each response.
@@ -99,6 +101,7 @@ class Script:
     drop_after: int | None = None
     reset_after: int | None = None
     hang_after: int | None = None
+    garbles_from: int | None = None
     end_mark: bool = True
     comments: bool = False
     close: bool = False
@@ -155,6 +158,7 @@ _NUMBERED = {  # and the least number that has a meaning
     "drop": ("drop_after", 0),
     "reset": ("reset_after", 0),
     "hang": ("hang_after", -1),
+    "load-garbles": ("garbles_from", 1),
 }
 
 

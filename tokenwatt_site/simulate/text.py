@@ -1,19 +1,44 @@
-"""The text of an answer: which characters its tokens carry."""
+"""The text of an answer: which characters its tokens carry.
+
+It is the same whatever else is answered, and whoever asks; unless it is garbled.
+"""
 
 from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
 
 from tokenwatt_site.simulate.script import Script
 
 _WORD = b" token"
+_GARBLED = b" taken"
 _OPEN, _CLOSE = b"<think>", b"</think>"
 _PARTS = (b"\xf0\x9f", b"\x98\x80", _WORD, b"\xe3", b"\x81", b"\x82")
 """Characters of two, of one and of three tokens, over and over."""
 
 
-def text(script: Script, begin: int, end: int) -> str:
+def text(script: Script, begin: int, end: int, *, garbled: bool = False) -> str:
     """Return what the tokens from `begin` to before `end` say: whole characters only."""
     carried = b"".join(_token(script, number) for number in range(begin, end))
+    if garbled:
+        carried = carried.replace(_WORD, _GARBLED)
     return carried.decode("utf-8", "ignore")
+
+
+def before(said: str, stop: Sequence[str]) -> str:
+    """Return what an answer says before the first of the texts that end it."""
+    return said[: min((at for mark in stop if (at := said.find(mark)) >= 0), default=len(said))]
+
+
+def stopped(script: Script, begin: int, end: int, stop: Sequence[str]) -> int | None:
+    """Return after how many tokens what they say from `begin` on holds one of `stop`, if ever."""
+
+    def holds(after: int) -> bool:
+        said = text(script, begin, after)
+        return any(mark in said for mark in stop)
+
+    found = bisect_left(range(end + 1), 1, begin, key=holds)
+    return found if found <= end else None
 
 
 def is_whole(script: Script, end: int) -> bool:

@@ -16,6 +16,7 @@ _REASONS = {
     404: "Not Found",
     413: "Content Too Large",
     429: "Too Many Requests",
+    500: "Internal Server Error",
     503: "Service Unavailable",
 }
 

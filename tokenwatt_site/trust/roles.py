@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
+from tokenwatt_site.accuracy_log import decode_accuracy
 from tokenwatt_site.engine_log import decode_engine
 from tokenwatt_site.errors import InputError, Problem
 from tokenwatt_site.model_shape.document import ModelDocument, decode_model, headers_digest
@@ -13,11 +15,17 @@ from tokenwatt_site.spec import NOT_RECORDED, Spec
 from tokenwatt_site.trace import Trace
 from tokenwatt_site.trials import Evidence
 from tokenwatt_site.trust.difference import expect_equal
+from tokenwatt_site.under_load_log import decode_under_load
 
 REQUIRED_ROLES = frozenset({"journal", "requests"})
-OTHER_ROLES = frozenset({"power", "engine", "model", "trace"})
+OTHER_ROLES = frozenset(
+    {"power", "engine", "model", "trace", "accuracy", "reference", "under-load"}
+)
 BESIDE = "power-beside-"
 """Begins the roles of what further instruments read: power-beside-1, power-beside-2 and so on."""
+
+
+Piece = TypeVar("Piece")
 
 
 def check_roles(spec: Spec, roles: Sequence[str]) -> None:
@@ -46,6 +54,8 @@ def _others(spec: Spec, beside: int) -> frozenset[str]:
     others = OTHER_ROLES | {f"{BESIDE}{n}" for n in range(1, min(beside, asked) + 1)}
     if spec.setup.power.sensor == "none":
         others -= {"power"}
+    if spec.setup.accuracy_gate.asked is None:
+        others -= {"accuracy", "reference"}
     return others - {"model"} if spec.endpoint.model_files is None else others
 
 
@@ -59,6 +69,9 @@ def decoded(raw: Mapping[str, bytes], trace: Trace | None, path: str) -> Evidenc
     def source(role: str) -> str:
         return f"{path}: {role}"
 
+    def read(role: str, decode: Callable[..., Piece]) -> Piece | None:
+        return decode(raw[role], source=source(role)) if role in raw else None
+
     beside = sorted(
         (role for role in raw if role.startswith(BESIDE)),
         key=lambda role: int(role.removeprefix(BESIDE)),
@@ -66,11 +79,14 @@ def decoded(raw: Mapping[str, bytes], trace: Trace | None, path: str) -> Evidenc
     return Evidence(
         journal=(),
         requests=decode_requests(raw["requests"], source=source("requests")),
-        power=decode_power(raw["power"], source=source("power")) if "power" in raw else None,
+        power=read("power", decode_power),
         trace=trace,
         beside=tuple(decode_power(raw[role], source=source(role)) for role in beside),
-        engine=decode_engine(raw["engine"], source=source("engine")) if "engine" in raw else None,
-        model=decode_model(raw["model"], source=source("model")) if "model" in raw else None,
+        engine=read("engine", decode_engine),
+        model=read("model", decode_model),
+        accuracy=read("accuracy", decode_accuracy),
+        reference=read("reference", decode_accuracy),
+        under_load=read("under-load", decode_under_load),
     )
 
 

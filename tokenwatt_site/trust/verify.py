@@ -10,7 +10,9 @@
  6. Evidence: each piece has the digest, size and line count that were signed, and decodes, each
     role is there once, and none that the spec does not ask for. A trace is there where the setup
     plays one, is the one that the workload's hash names, and its parts stand for the whole of it.
-    Headers of the model's files have the digest that the setup names.
+    Headers of the model's files have the digest that the setup names. Answers, the run's own and
+    the reference's, are to what the accuracy gate asks; no question without an answer is right; a
+    text that is kept has the digest and the flags beside it.
  7. The journal: its chain is whole and ends at the signed head; it opens with this configuration,
     this plan and our seed rule; a trial that lacks its end was broken off, and nothing ends that
     did not start; no two repeats are of one engine process, where it tells its start, and each
@@ -18,8 +20,12 @@
     told is what its prompts were drawn from, which is what the spec asks with; a span without load
     is before or after a launch's trials; of each instrument that the spec asks for is told whether
     it could be read; and what the run says of engine, stamps, read-back and that test stands there.
+    Answers were asked for after their repeat, sitting by sitting; where it says to the end, every
+    question of the gate has one; a complete run asked so in each repeat that its spec says. The
+    reference has the answers that the first line names, or there is none.
  8. Requests: each trial offered the rows that the workload draws, when due, none left out, none
-    of a trial that the journal does not name.
+    of a trial that the journal does not name. Answers under load are of the highest passing trial
+    of a repeat, and of the rows that the nonce draws.
  9. Plausibility: no request that ends before it starts or is called complete and is not; no trial
     that begins before the one before it ended; power from the source and all the boards that are
     named, in order of time and within what can be read; other readings only of instruments that the
@@ -68,6 +74,7 @@ from tokenwatt_site.schema import validation_problems
 from tokenwatt_site.trace import parse as parse_trace
 from tokenwatt_site.trials import read_trials
 from tokenwatt_site.trust import signature
+from tokenwatt_site.trust.accuracy import check_answers, check_asked, check_under_load
 from tokenwatt_site.trust.consistency import check_journal
 from tokenwatt_site.trust.difference import expect_equal
 from tokenwatt_site.trust.instruments import check_engine, check_idle, check_power
@@ -268,15 +275,18 @@ def _verified(path: Path, document: JsonValue, keyring: Keyring) -> ValidatedRun
         require_playable(run.spec, workload)
         evidence = decoded(raw, trace, str(path))
         check_model(run.spec, evidence.model)
+        check_answers(run.spec, evidence)
     # (7) the journal
     with _check(7, path):
         journal = parse(raw["journal"], f"{path}: journal")
         expect_equal("journal_head", run.journal_head, head(raw["journal"]))
         check_journal(run, journal, workload)
         evidence = replace(evidence, journal=journal)
+        told = check_asked(run, evidence)
     # (8) requests
     with _check(8, path):
         trials = read_trials(run.spec, evidence)
+        check_under_load(run.spec, evidence, trials, told.compared)
     # (9) plausibility, before the work that the evidence asks for
     with _check(9, path):
         check_dates(run, journal, datetime.now(UTC))
