@@ -5,6 +5,8 @@ VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check --quiet
 SOURCES := tokenwatt_site tests
+# Tests that stamp arrivals or start engines and browsers want the processors to themselves.
+TIMED := tests/benchmarks tests/browser tests/commands tests/engine tests/measure
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test bench proof site chromium
@@ -28,7 +30,8 @@ test: $(VENV)/dev.stamp $(VENV)/demo.stamp chromium
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 	rm -f .coverage .coverage.*
-	$(VENV)/bin/coverage run -m pytest
+	$(VENV)/bin/coverage run -m pytest -n 2 --dist loadfile $(TIMED:%=--ignore=%) tests
+	$(VENV)/bin/coverage run -m pytest $(TIMED)
 	$(VENV)/bin/coverage combine --quiet
 	$(VENV)/bin/coverage report
 
