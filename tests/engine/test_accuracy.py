@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.conftest import ROOT
@@ -27,7 +29,9 @@ class Asked:
         self.gate = AccuracyGate(task=name, shots=shots, questions=questions, max_drop_points=10.0)
         self.plan = AccuracyPlan(data=f"tasks/{name}.jsonl")
         self.api = api
-        self.task = plan_task(self.gate, self.plan, api, folders=FOLDERS)
+        task = plan_task(self.gate, self.plan, api, folders=FOLDERS)
+        # Where its template is wrong the engine does not come to an end.
+        self.task = replace(task, asked=task.asked.model_copy(update={"max_tokens": 8}))
 
     def replies(self, url, *, concurrency):
         return ask(
@@ -51,22 +55,22 @@ class Asked:
 
 
 def test_sums_are_answered_alike_when_they_are_asked_again_and_some_are_right(engine):
-    asked = Asked("sums", shots=3, questions=20, api="completions")
+    asked = Asked("sums", shots=3, questions=16, api="completions")
     require_answerable(asked.task, engine.url, ALIAS, asked.api, api_key_variable=None)
     first, again = (asked.replies(engine.url, concurrency=1) for _ in range(2))
     assert [reply.text for reply in first] == [reply.text for reply in again]
     assert all(reply.finish == "stop" for reply in first)
-    assert 4 <= sum(asked.correct(first)) <= 16
+    assert 3 <= sum(asked.correct(first)) <= 13
 
 
 def test_the_gate_fails_another_chat_template_of_the_same_model_and_names_its_markers(
     engine, demo_spec, tmp_path
 ):
-    asked = Asked("capitals", shots=5, questions=40, api="chat")
-    own = asked.replies(engine.url, concurrency=8)
+    asked = Asked("capitals", shots=5, questions=24, api="chat")
+    own = asked.replies(engine.url, concurrency=2)
     argv = (*demo_spec.setup.engine.argv, "--chat-template", "llama2")
     with launch(argv, {}, log=tmp_path / "log", ready_timeout_s=60) as other:
-        wrong = asked.replies(other.url, concurrency=8)
+        wrong = asked.replies(other.url, concurrency=2)
     paired = Paired.of(asked.correct(own), asked.correct(wrong))
     assert paired.worse > 5
     assert paired.better == 0
