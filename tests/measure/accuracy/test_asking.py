@@ -130,7 +130,7 @@ def test_each_reply_is_kept_as_it_comes_by_the_thread_that_asked() -> None:
         Sitting.keep(sitting, reply)
         first_kept.set()
 
-    sitting.keep = keep  # type: ignore[method-assign]
+    sitting.keep = keep
     sitting.of(Answering(before=wait), "first", "last")
 
     assert [reply.question for reply in sitting.kept] == [0, 1]
@@ -238,12 +238,12 @@ def test_an_answer_too_large_is_a_failure() -> None:
 def test_a_dying_engine_ends_the_sitting_and_what_came_is_kept() -> None:
     answering = Answering(dies_after=5)
     sitting = Sitting(concurrency=2)
-    with pytest.raises(EngineError, match="no answer to 4 questions in a row") as caught:
+    with pytest.raises(EngineError, match="no answer to 8 questions in a row"):
         sitting.of(answering, *NAMES)
 
     assert len(sitting.kept) == 5
     assert all(reply.failure is None for reply in sitting.kept)
-    assert "5 new answers are kept, and 15 questions are left" in str(caught.value)
+    assert sitting.said[-1] == "5 of 20 questions are answered, and kept"
 
 
 def test_a_process_that_ended_ends_the_sitting_at_once() -> None:
@@ -284,6 +284,13 @@ def test_a_silent_question_at_the_end_is_a_failure_where_the_engine_lives() -> N
     assert "broke off" in (replies[1].failure or "")
 
 
+def test_one_thread_alone_does_not_call_two_bad_questions_a_dead_engine() -> None:
+    bad = {name: [refusal(500, "cannot")] * TRIES for name in NAMES[:7]}
+    replies = Sitting(concurrency=1).of(Answering(faults=bad), *NAMES)
+
+    assert [reply.failure is None for reply in replies] == [False] * 7 + [True] * 13
+
+
 def test_a_silent_question_at_the_end_is_asked_again_where_the_engine_is_gone() -> None:
     sitting = Sitting(concurrency=2)
     with pytest.raises(EngineError, match="does not answer any more"):
@@ -294,11 +301,11 @@ def test_a_silent_question_at_the_end_is_asked_again_where_the_engine_is_gone() 
 
 def test_nobody_there_is_said_with_the_reason() -> None:
     sitting = Sitting(concurrency=1)
-    with pytest.raises(EngineError, match=r"2 questions in a row.*no engine answers"):
-        sitting.ask(task_of("a", "b", "c"), f"http://127.0.0.1:{free_port()}")
+    with pytest.raises(EngineError, match=r"8 questions in a row.*no engine answers"):
+        sitting.ask(task_of(*NAMES), f"http://127.0.0.1:{free_port()}")
 
     assert sitting.kept == []
-    assert sitting.slept[:4] == [1.0, 2.0] * 2
+    assert sitting.slept[:16] == [1.0, 2.0] * 8
 
 
 def test_an_interrupt_keeps_what_came_and_ends_soon() -> None:
@@ -310,7 +317,7 @@ def test_an_interrupt_keeps_what_came_and_ends_soon() -> None:
         if len(sitting.kept) == 3:
             raise KeyboardInterrupt
 
-    sitting.keep = interrupted  # type: ignore[method-assign]
+    sitting.keep = interrupted
     with pytest.raises(KeyboardInterrupt):
         sitting.of(Answering(faults={"question 4": [silent]}), *NAMES)
 
@@ -359,7 +366,7 @@ def test_what_keeping_raises_is_raised() -> None:
     def full(_: Reply) -> None:
         raise OSError(28, "no space left")
 
-    sitting.keep = full  # type: ignore[method-assign]
+    sitting.keep = full
     with pytest.raises(OSError, match="no space left"):
         sitting.of(Answering(), *NAMES)
 

@@ -134,6 +134,12 @@ def told(test_data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
             "replies": replies,
             "digests": name,
         }
+    requests["choices scored"] = {
+        **requests["choices"],
+        "job": "score",
+        "replies": {"0": "[[-2.5,false],[-0.5,true]]"},
+        "digests": "choices",
+    }
     requests["changed"] = {
         **requests["gsm8k scored"],
         "digests": {"data": "0" * 64, "prompts": "0" * 64},
@@ -221,6 +227,7 @@ def test_choices_are_weighed_by_their_continuations(told: dict[str, Any]) -> Non
     assert [continuation for _, continuation in question["choices"]] == [" 1", " 2"]
     assert question["prompt"] == question["choices"][0][0]
     assert question["prompt_digest"] == digest(question["choices"])
+    assert told["answers"]["choices scored"]["scores"] == [[0, "2", True]]
 
 
 @pytest.mark.parametrize(

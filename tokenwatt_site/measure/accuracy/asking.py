@@ -30,6 +30,9 @@ from tokenwatt_site.spec import Api
 _LOOK_S = 0.5
 """How often the engine is looked at while no answer comes."""
 
+MOST_SILENT = 8
+"""So many questions in a row without any answer, or twice as many as are open: no engine there."""
+
 _END_S = 2.0
 """How long threads may take to end."""
 
@@ -83,8 +86,8 @@ def ask(
 
     Raises:
         UsageError: the API cannot answer this task, or the variable with the key is not set.
-        EngineError: the engine is gone: it ended, or gave no answer to 2 x `concurrency` questions
-            in a row. What came before was kept.
+        EngineError: the engine is gone: it ended, or gave no answer to `MOST_SILENT` questions in
+            a row. What came before was kept.
         KeyboardInterrupt: as it came; what came before was kept.
     """
     require_api(task, api)
@@ -99,14 +102,16 @@ def ask(
 
     workers = _Workers(task, left, part, sleep)
     asker = Asker(url, model, api, api_key_variable, timeout_s, workers.pause)
-    workers.start(asker, min(concurrency, len(left)))
+    most_silent = max(MOST_SILENT, 2 * concurrency)
     try:
-        _take_all(workers, asker, take, alive, most_silent=2 * concurrency, count=len(left))
+        workers.start(asker, min(concurrency, len(left)))
+        _take_all(workers, asker, take, alive, most_silent=most_silent, count=len(left))
     except (EngineError, KeyboardInterrupt):
         workers.stop()
         for came in workers.rest():
             if not came.silent:
                 take(came.reply)
+        say(f"{len(replies)} of {len(task.questions)} questions are answered, and kept")
         raise
     finally:
         workers.stop()
@@ -127,13 +132,12 @@ def _take_all(
     taken = 0
 
     def gone(what: str) -> EngineError:
-        why = silent[-1].failure if silent else None
         return EngineError(
             Problem(
                 what,
                 field="endpoint.url",
-                found=why or f"nothing at {asker.url}",
-                remedy=f"{taken} new answers are kept, and {count - taken} questions are left.",
+                found=(silent[-1].failure if silent else None) or f"nothing at {asker.url}",
+                remedy="Its log may say why.",
             )
         )
 

@@ -187,7 +187,8 @@ class _Planned:
         except Exception as error:  # noqa: BLE001 - each task has code of its own
             refuse(f"cannot score an answer of question {number} ({_said(error)})")
         value = results.get(self._metric)
-        # numpy's 0.0 and 1.0 are equal to ours; a pair or an array is not.
+        if getattr(value, "shape", None) == ():
+            value = value.item()  # of numpy
         if not isinstance(value, bool | int | float) or value not in (0, 1):
             self._refuse_metric(repr(value)[:80])
         return bool(value)
