@@ -19,6 +19,7 @@ from tests.support.runs import (
 )
 from tests.support.tokenizer_files import metaspace
 from tokenwatt_site import __version__, cli
+from tokenwatt_site.commands.check import Checked
 from tokenwatt_site.prompts import COMMON_WORDS
 
 runner = CliRunner()
@@ -146,6 +147,17 @@ def test_spec_check_names_the_configuration(here):
     done = call("spec", "check", "a.spec.yaml")
     assert done.exit_code == 0
     assert "valid, configuration toy-135m-cpu-toy-" in done.stdout
+
+
+def test_spec_check_prints_the_lines_that_a_gate_lacks_and_nothing_else_beside_the_name(
+    here, monkeypatch
+):
+    lacking = Checked("toy-0", ("gate sums: so many questions",), "    asked:\n      api: chat")
+    monkeypatch.setattr(cli.check_command, "check", lambda _: lacking)
+    done = call("spec", "check", "a.spec.yaml")
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout == ("a.spec.yaml: valid, configuration toy-0\n    asked:\n      api: chat\n")
+    assert "write below it" in done.stderr
 
 
 def test_spec_trace_prints_the_lines_of_a_spec_and_tells_the_rest_apart(here):

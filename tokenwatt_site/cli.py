@@ -288,6 +288,9 @@ def check(
             typer.echo(f"{file}: valid, configuration {checked.configuration}")
             for line in checked.lines:
                 _tell(f"  {line}")
+            if checked.missing:
+                _tell("  setup.accuracy_gate does not say yet what is asked; write below it:")
+                typer.echo(checked.missing)
     if problems:
         raise SpecError(*problems)
 

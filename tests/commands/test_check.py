@@ -4,10 +4,25 @@ import json
 
 import pytest
 
-from tests.support.runs import MODES, a_trace, as_written, gpu_spec, small_spec, trace_spec
+from tests.support.runs import (
+    MODES,
+    RunBuilder,
+    a_trace,
+    answers_of,
+    as_written,
+    gated_spec,
+    gpu_spec,
+    small_spec,
+    trace_spec,
+)
 from tests.support.safetensors_files import LLAMA
+from tokenwatt_site.canonical import load_yaml
+from tokenwatt_site.commands import check as module
 from tokenwatt_site.commands.check import check
-from tokenwatt_site.errors import UsageError
+from tokenwatt_site.commands.outlook import outlook
+from tokenwatt_site.errors import SpecError, UsageError
+from tokenwatt_site.measure.accuracy.task import Question, Task
+from tokenwatt_site.spec import parse_spec
 
 
 @pytest.fixture
@@ -68,3 +83,46 @@ def test_what_keeps_bandwidth_from_being_modelled_is_told_before_the_run(
 def test_a_trace_that_is_not_there_is_no_valid_spec(written):
     with pytest.raises(UsageError):
         check(written(trace_spec(a_trace(100))))
+
+
+@pytest.fixture
+def planned(monkeypatch, tmp_path):
+    """The task that `gated_spec` asks, in the place of the harness; in an empty folder."""
+    gate = gated_spec().setup.accuracy_gate
+    questions = tuple(Question(n, "0" * 64, "1 + 1 =", "1" * 64) for n in range(gate.questions))
+    task = Task(gate.task, gate.shots, gate.asked, "generate", questions)
+    monkeypatch.setattr(module, "plan_gate", lambda *_: task)
+    monkeypatch.chdir(tmp_path)
+    return task
+
+
+def test_what_a_gate_asks_is_printed_as_the_lines_that_a_spec_lacks(written, planned):
+    value = gated_spec().to_json()
+    del value["setup"]["accuracy_gate"]["asked"]
+    checked = check(written(parse_spec(value, source="test")))
+    assert checked.configuration == gated_spec().configuration_id
+    gate = f"accuracy_gate:\n    task: sums\n{checked.missing}\n".encode()
+    lines, _ = load_yaml(gate, source="test")
+    assert lines["accuracy_gate"] == {"task": "sums", "asked": planned.asked.to_json()}
+
+
+def test_a_gate_is_told_with_what_it_can_settle_and_what_it_is_compared_with(written, planned):
+    spec = gated_spec(role="candidate", max_drop_points=10.0)
+    alone = check(written(spec))
+    assert alone.missing == ""
+    assert alone.configuration == spec.configuration_id
+    assert alone.lines[2:4] == tuple(f"gate sums-0shot: {line}" for line in outlook(20, 10.0))
+    assert alone.lines[4].startswith("gate sums-0shot: no run under runs is a baseline")
+    baseline = gated_spec()
+    log = answers_of(baseline, [n < 15 for n in range(20)])
+    RunBuilder(spec=baseline, simulated=False, accuracy=log).write(module.RUNS_FOLDER / "a")
+    assert (
+        f"of {baseline.configuration_id}: 15 of 20 right (75.0%)" in check(written(spec)).lines[4]
+    )
+    assert check(written(baseline)).lines[4].endswith("a baseline: others are compared with it")
+
+
+def test_a_gate_that_asks_something_else_than_the_harness_makes_is_no_valid_spec(written, planned):
+    spec = gated_spec(setup__accuracy_gate__asked__max_tokens=63)
+    with pytest.raises(SpecError, match=r"setup\.accuracy_gate\.asked"):
+        check(written(spec))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +18,22 @@ from tests.support.amdsmi import FakeAmdsmi
 from tests.support.exporter import exporting
 from tests.support.nvml import ScriptedBoard, ScriptedMachine, eight_boards
 from tests.support.nvml.fixtures import Scripted
-from tests.support.runs import as_written, small_spec
+from tests.support.runs import RunBuilder, answers_of, as_written, gated_spec, small_spec
 from tests.support.safetensors_files import LLAMA, llama, write
 from tokenwatt_site import cli
 from tokenwatt_site.commands import doctor as module
+from tokenwatt_site.commands import spec_checks
 from tokenwatt_site.commands.checks import Check
 from tokenwatt_site.commands.doctor import doctor
-from tokenwatt_site.errors import UsageError
+from tokenwatt_site.errors import EnvironmentProblem, UsageError
+from tokenwatt_site.measure.accuracy.task import Task
 from tokenwatt_site.measure.engine import free_port
 from tokenwatt_site.measure.power.amd import AmdMeter
 from tokenwatt_site.measure.power.nvml import NvmlUnavailable
 from tokenwatt_site.measure.power.rapl import RaplMeter
 from tokenwatt_site.measure.power.survey import Survey, survey
 from tokenwatt_site.power_log import Board
+from tokenwatt_site.spec import Spec, parse_spec
 from tokenwatt_site.trust.keyring import own_key
 
 METRICS = (
@@ -396,6 +400,81 @@ def test_processor_packages_that_can_be_read_are_named(monkeypatch: pytest.Monke
     (check,) = about(looked(), "RAPL")
 
     assert (check.level, check.found) == ("ok", "package-0")
+
+
+def test_the_harness_is_named_with_its_version_and_not_loaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(metadata, "version", {"lm-eval": "0.4.13"}.__getitem__)
+    (check,) = about(looked(), "lm-eval")
+    assert (check.level, check.found) == ("ok", "0.4.13")
+
+
+@pytest.mark.parametrize(("gated", "level"), [(False, "ok"), (True, "fail")])
+def test_an_absent_harness_is_a_fault_where_the_spec_asks_for_a_gate(
+    here: Path, monkeypatch: pytest.MonkeyPatch, gated: bool, level: str
+) -> None:
+    def absent(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    def not_planned(*_: object) -> Task:
+        raise EnvironmentProblem("the harness is not installed")
+
+    monkeypatch.setattr(metadata, "version", absent)
+    monkeypatch.setattr(spec_checks, "plan_gate", not_planned)
+    path = here / "a.spec.yaml"
+    path.write_text(as_written(gated_spec() if gated else small_spec()), "utf-8")
+
+    checks = looked(spec=path)
+
+    (check,) = about(checks, "lm-eval")
+    assert check.level == level
+    assert ("pip install" in (check.remedy or "")) is gated
+    assert [c.found for c in about(checks, "accuracy gate")] == (
+        ["the harness is not installed"] if gated else []
+    )
+
+
+@pytest.fixture
+def planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The task of `gated_spec`, in the place of the harness."""
+    gate = gated_spec().setup.accuracy_gate
+    assert gate.asked is not None
+    task = Task(gate.task, gate.shots, gate.asked, "generate", ())
+    monkeypatch.setattr(spec_checks, "plan_gate", lambda *_: task)
+
+
+def gate_checks(here: Path, spec: Spec) -> list[tuple[str, str, str]]:
+    path = here / "a.spec.yaml"
+    path.write_text(as_written(spec), "utf-8")
+    told = [c for c in looked(spec=path) if c.about in {"accuracy gate", "reference"}]
+    return [(c.about, c.level, c.found) for c in told]
+
+
+@pytest.mark.usefixtures("planned")
+def test_a_gate_that_fits_is_told_with_the_run_it_is_compared_with(here: Path) -> None:
+    spec = gated_spec(role="candidate")
+    fits = ("accuracy gate", "ok", "sums-0shot, 20 questions, as asked")
+    alone = gate_checks(here, spec)
+    assert alone[0] == fits
+    assert alone[1][:2] == ("reference", "warn")
+    log = answers_of(gated_spec(), [True] * 20)
+    RunBuilder(spec=gated_spec(), simulated=False, accuracy=log).write(here / "runs")
+    assert gate_checks(here, spec)[1][:2] == ("reference", "ok")
+    assert gate_checks(here, gated_spec(role="baseline")) == [fits]
+
+
+@pytest.mark.usefixtures("planned")
+def test_a_gate_that_does_not_say_what_is_asked_or_says_something_else_is_a_fault(
+    here: Path,
+) -> None:
+    value = gated_spec().to_json()
+    del value["setup"]["accuracy_gate"]["asked"]
+    ((_, level, found),) = gate_checks(here, parse_spec(value, source="test"))
+    assert (level, "does not say what is asked" in found) == ("fail", True)
+    other = gated_spec(setup__accuracy_gate__asked__max_tokens=63)
+    ((_, level, found),) = gate_checks(here, other)
+    assert (level, "setup.accuracy_gate.asked" in found) == ("fail", True)
 
 
 def _models(context: int) -> Answer:

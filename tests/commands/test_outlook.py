@@ -13,8 +13,11 @@ from tokenwatt_site.commands.outlook import DIFFERING, outlook
 
 def settled_by(questions: int, points: float) -> int | None:
     """How many may differ, as the text has it."""
-    found = re.search(r"no more than ([\d,]+) differ", outlook(questions, points)[1])
-    return int(found[1].replace(",", "")) if found else None
+    text = outlook(questions, points)[1]
+    found = re.search(r"enough where no more than ([\d,]+) differ", text)
+    if found is None:
+        return 0 if "enough where none differs" in text else None
+    return int(found[1].replace(",", ""))
 
 
 def enough(questions: int, differing: int, points: float) -> bool:

@@ -38,8 +38,14 @@ PROTOCOL = {"lead_in": 2, "scored": 10, "tail": 30, "start_rate": 4.0, "max_rate
 KEY = trial_key("cd" * 32, "preflight", 1, 0)
 
 
-def attached(demo_spec, engine, api="completions", **setup):
+NO_GATE = {"task": "none", "shots": 0, "questions": 0, "max_drop_points": 0}
+
+
+def attached(demo_spec, engine, api="completions", *, gated=False, **setup):
     value = demo_spec.to_json()
+    if not gated:
+        value["setup"]["accuracy_gate"] = NO_GATE
+        del value["accuracy"]
     value["setup"] |= {"slo": SLO} | setup
     value["protocol"] |= PROTOCOL
     value["endpoint"] |= {"start": "attach", "url": engine.url, "api": api}
@@ -60,9 +66,10 @@ def measured(demo_spec, engine, tmp_path_factory) -> tuple[Path, Run]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TOKENWATT_KEY_DIR", str(folder / "keys"))
         return measure_and_sign(
-            attached(demo_spec, engine),
+            attached(demo_spec, engine, gated=True),
             folder / "work",
             Events(lambda _: None, lambda _: None),
+            beside=ROOT / "specs",
             out=folder / "site" / "runs" / "real.json",
         )
 
@@ -165,6 +172,17 @@ def test_a_real_run_is_verified_and_its_numbers_are_recomputed(measured):
     assert not run.simulated
     complete = max(t.complete for t in run.claims.trials)
     assert complete == run.spec.protocol.scored
+
+
+def test_a_real_run_has_answered_the_questions_of_its_gate_and_is_a_reference(measured):
+    _, run = measured
+    (answers,) = run.claims.accuracy
+    assert (answers.questions, answers.unanswered, answers.same_launch) == (60, 0, True)
+    # A model of this size adds one-digit numbers about half of the time.
+    assert 0.2 < answers.correct / answers.questions < 0.7
+    assert run.claims.gate.outcome == "reference"
+    (loaded,) = run.claims.under_load
+    assert loaded.compared > 0
 
 
 def test_a_real_run_becomes_a_page_of_a_strictly_built_site(measured):

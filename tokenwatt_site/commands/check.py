@@ -5,27 +5,48 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from tokenwatt_site.accuracy_spec import NO_TASK
 from tokenwatt_site.caveats import not_recorded
-from tokenwatt_site.commands.measure import read_model_files, read_spec, read_trace
+from tokenwatt_site.commands.measure import (
+    RUNS_FOLDER,
+    find_spec,
+    read_model_files,
+    read_spec,
+    read_trace,
+)
 from tokenwatt_site.commands.model_facts import why_not_modelled
-from tokenwatt_site.spec import Spec
+from tokenwatt_site.commands.outlook import outlook
+from tokenwatt_site.commands.questions import data_folders
+from tokenwatt_site.commands.reference import find_reference, score_of
+from tokenwatt_site.commands.verify import KEYS_FOLDER
+from tokenwatt_site.measure.accuracy.task import Task
+from tokenwatt_site.measure.accuracy.tasks import asked_block, plan_task, require_asked
+from tokenwatt_site.spec import Spec, parse_spec
 from tokenwatt_site.trace import Trace
+from tokenwatt_site.trust.keyring import Keyring
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """The configuration that a valid spec names, and lines for a person."""
+    """The configuration that a valid spec names, and lines for a person.
+
+    `missing` is what has to be written into the spec before it can be measured; empty: nothing.
+    """
 
     configuration: str
     lines: tuple[str, ...]
+    missing: str = ""
 
 
 def check(file: Path) -> Checked:
-    """Check a spec, looked for as `measure` does, with the trace and the model files that it names.
+    """Check a spec, looked for as `measure` does, with all that it names.
+
+    The questions of its accuracy gate are made as for a measurement, which takes some seconds.
 
     Raises:
-        UsageError: see `read_spec`, `read_trace` and `read_model_files`.
-        EnvironmentProblem: see `read_spec`.
+        UsageError: see `read_spec`, `read_trace`, `read_model_files`, `plan_gate` and
+            `find_reference`.
+        EnvironmentProblem: see `read_spec` and `plan_gate`.
     """
     spec = read_spec(file)
     trace = read_trace(file, spec)
@@ -33,7 +54,27 @@ def check(file: Path) -> Checked:
     lines = [_plan_text(spec), _workload_text(spec, trace)]
     if document is not None and (why := why_not_modelled(spec, document)) is not None:
         lines.append(f"bandwidth will not be modelled: {why}")
-    return Checked(spec.configuration_id, tuple(lines))
+    if spec.setup.accuracy_gate.task == NO_TASK:
+        return Checked(spec.configuration_id, tuple(lines))
+    task = plan_gate(file, spec)
+    whole, missing = _with_asked(spec, task)
+    lines += _gate_lines(whole, len(task.questions))
+    return Checked(whole.configuration_id, tuple(lines), missing)
+
+
+def plan_gate(name: Path, spec: Spec) -> Task:
+    """Return what the gate of a spec asks.
+
+    Args:
+        name: the spec or the run file, as given to `read_spec`.
+        spec: what that made of it.
+
+    Raises:
+        UsageError: no such task, or its data is not there or not readable.
+        EnvironmentProblem: the harness fails.
+    """
+    gate, plan, api = spec.setup.accuracy_gate, spec.accuracy, spec.endpoint.api
+    return plan_task(gate, plan, api, folders=data_folders(find_spec(name).parent))
 
 
 def _plan_text(spec: Spec) -> str:
@@ -59,3 +100,34 @@ def _workload_text(spec: Spec, trace: Trace | None) -> str:
         text += f"; the trace has {len(trace.requests):,} rows, enough for {held} repeat"
         text += "s" if held != 1 else ""
     return text
+
+
+def _with_asked(spec: Spec, task: Task) -> tuple[Spec, str]:
+    """Return the spec with `asked` in its gate, and the lines that are missing where it was not."""
+    gate = spec.setup.accuracy_gate
+    if gate.asked is not None:
+        require_asked(gate, task)
+        return spec, ""
+    value = spec.to_json()
+    value["setup"]["accuracy_gate"]["asked"] = task.asked.to_json()
+    return parse_spec(value, source="spec check"), asked_block(task)
+
+
+def _gate_lines(spec: Spec, questions: int) -> list[str]:
+    gate = spec.setup.accuracy_gate
+    lines = list(outlook(questions, gate.max_drop_points))
+    reference = find_reference(spec, RUNS_FOLDER, Keyring.load(KEYS_FOLDER))
+    if reference is not None:
+        right = score_of(reference)
+        lines.append(
+            f"compared with run {reference.run_id[:12]} of {reference.configuration}:"
+            f" {right:,} of {questions:,} right ({right / questions:.1%})"
+        )
+    elif spec.role == "baseline":
+        lines.append("a baseline: others are compared with it")
+    else:
+        lines.append(
+            f"no run under {RUNS_FOLDER} is a baseline that was asked the same: the score will"
+            " stand alone"
+        )
+    return [f"gate {gate.label}: {line}" for line in lines]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from importlib import metadata
 from pathlib import Path
 
+from tokenwatt_site.accuracy_spec import NO_TASK
 from tokenwatt_site.commands.board_checks import board_checks
 from tokenwatt_site.commands.checks import Check, engine_checks, machine_checks, of_error
 from tokenwatt_site.commands.measure import RUNS_FOLDER, WORK_FOLDER, read_spec
@@ -18,10 +20,12 @@ from tokenwatt_site.measure.power.amd import AmdMeter
 from tokenwatt_site.measure.power.rapl import RaplMeter
 from tokenwatt_site.measure.power.survey import Survey, survey
 from tokenwatt_site.measure.processes import serving
+from tokenwatt_site.spec import Spec
 from tokenwatt_site.trust.keyring import KEY_FILE, KEY_FOLDER_VARIABLE, key_folder, own_key
 from tokenwatt_site.trust.signature import key_id
 
 _AMD_DEVICE = Path("/dev/kfd")
+HARNESS = "lm-eval"
 
 
 def doctor(
@@ -58,6 +62,7 @@ def doctor(
         checks += said
     checks += machine_checks(look((WORK_FOLDER, RUNS_FOLDER)))
     checks.append(_key())
+    checks.append(_harness(wanted))
     if spec is not None and wanted is not None:
         checks += spec_checks(spec, wanted, facts, engine)
     return tuple(checks)
@@ -113,6 +118,22 @@ def _engine(url: str, api_key_variable: str | None) -> tuple[EngineFacts | None,
     said = metrics(url, api_key_variable)
     counters = None if said is None else Counters.of(said)
     return facts, list(engine_checks(url, facts, counters))
+
+
+def _harness(spec: Spec | None) -> Check:
+    """Look for what makes the questions of a gate; importing it would take seconds."""
+    try:
+        return Check("ok", HARNESS, metadata.version(HARNESS))
+    except metadata.PackageNotFoundError:
+        pass
+    if spec is None or spec.setup.accuracy_gate.task == NO_TASK:
+        return Check("ok", HARNESS, "not installed; only an accuracy gate needs it")
+    return Check(
+        "fail",
+        HARNESS,
+        "not installed, and the spec asks for an accuracy gate",
+        "pip install 'tokenwatt-site[accuracy]'",
+    )
 
 
 def _key() -> Check:

@@ -39,6 +39,10 @@ _HEADER = """\
 # without it the engine's own /tokenize is asked.
 # Bandwidth is modelled where parallelism (prefill_decode_split: none, unless they are apart) and
 # quantization.kv_cache are told, and endpoint.model_files names a folder; `spec check` says more.
+# An accuracy gate asks questions of the same engine: write in accuracy_gate `task: gsm8k`,
+# `shots: 5`, the number of questions, and in max_drop_points how much lower than a baseline's the
+# score may be; `spec check` then prints the lines that are missing. `accuracy: {data: FILE.jsonl}`,
+# beside setup, asks questions of your own.
 # Other loads: fixed lengths, conversation: {turns, spread, shared_prefix_tokens}, or a trace, for
 # which `tokenwatt-site spec trace FILE --out TRACE.jsonl` prints the lines.
 """

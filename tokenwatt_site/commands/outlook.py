@@ -39,7 +39,8 @@ def _settled(questions: int, max_drop: float) -> str:
     counted = range(questions + 1)
     settled = bisect_right(counted, questions, key=lambda d: _needed(d / questions, max_drop)) - 1
     if settled >= 0:
-        return f"the {questions:,} asked are enough where no more than {settled:,} differ"
+        differing = f"no more than {settled:,} differ" if settled else "none differs"
+        return f"the {questions:,} asked are enough where {differing}"
     return (
         f"the {questions:,} asked are too few: where none differs it takes {_needed(0, max_drop):,}"
     )

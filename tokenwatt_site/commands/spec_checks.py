@@ -7,10 +7,15 @@ import sys
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
+from tokenwatt_site.accuracy_spec import NO_TASK
+from tokenwatt_site.commands.check import plan_gate
 from tokenwatt_site.commands.checks import Check, of_error
-from tokenwatt_site.commands.measure import read_model_files, read_trace
+from tokenwatt_site.commands.measure import RUNS_FOLDER, read_model_files, read_trace
 from tokenwatt_site.commands.model_facts import why_not_modelled
+from tokenwatt_site.commands.reference import find_reference
+from tokenwatt_site.commands.verify import KEYS_FOLDER
 from tokenwatt_site.errors import EnvironmentProblem, UsageError
+from tokenwatt_site.measure.accuracy.tasks import require_asked
 from tokenwatt_site.measure.endpoint import EngineFacts
 from tokenwatt_site.measure.power import Boards, OpenedMeters, PowerMeter, open_meters
 from tokenwatt_site.measure.power.selection import ORDER, VISIBLE
@@ -19,6 +24,7 @@ from tokenwatt_site.measure.processes import variables
 from tokenwatt_site.model_shape.config import describe
 from tokenwatt_site.model_shape.document import ModelDocument, headers_digest
 from tokenwatt_site.spec import Spec
+from tokenwatt_site.trust.keyring import Keyring
 
 
 def spec_checks(
@@ -46,6 +52,7 @@ def spec_checks(
     except EnvironmentProblem as error:
         yield from of_error("fail", "open files", error)
     yield from _command(spec)
+    yield from _gate(path, spec)
     opened = None
     try:
         opened = open_meters(spec, _boards(spec, engine))
@@ -86,6 +93,38 @@ def _command(spec: Spec) -> Iterator[Check]:
         )
     else:
         yield Check("ok", "engine", f"started by {argv[0]}")
+
+
+def _gate(path: Path, spec: Spec) -> Iterator[Check]:
+    gate = spec.setup.accuracy_gate
+    if gate.task == NO_TASK:
+        return
+    try:
+        task = plan_gate(path, spec)
+        if gate.asked is None:
+            yield Check(
+                "fail",
+                "accuracy gate",
+                "setup.accuracy_gate does not say what is asked, word for word",
+                f"`tokenwatt-site spec check {path}` prints the lines that are missing.",
+            )
+            return
+        require_asked(gate, task)
+        reference = find_reference(spec, RUNS_FOLDER, Keyring.load(KEYS_FOLDER))
+    except (EnvironmentProblem, UsageError) as error:
+        yield from of_error("fail", "accuracy gate", error)
+        return
+    yield Check("ok", "accuracy gate", f"{gate.label}, {gate.questions:,} questions, as asked")
+    if reference is not None:
+        found = f"run {reference.run_id[:12]} of {reference.configuration}"
+        yield Check("ok", "reference", found)
+    elif spec.role != "baseline":
+        yield Check(
+            "warn",
+            "reference",
+            f"no run under {RUNS_FOLDER} is a baseline that was asked the same",
+            "Measure one with --role baseline first, or the score stands alone.",
+        )
 
 
 def _boards(spec: Spec, engine: Collection[int]) -> Boards:
