@@ -9,11 +9,17 @@ import pytest
 import yaml
 
 from tests.support.runs import spec_in_mode
-from tokenwatt_site import energy, limits, validity
+from tokenwatt_site import accuracy_gate, answer_flags, energy, limits, validity
+from tokenwatt_site.accuracy_gate import questions_needed
+from tokenwatt_site.accuracy_spec import AccuracyPlan
+from tokenwatt_site.errors import GateFailed
 from tokenwatt_site.measure import capacity, emitter
+from tokenwatt_site.measure.accuracy.asker import TRIES
+from tokenwatt_site.measure.accuracy.sitting import ANSWER_TIMEOUT_S
 from tokenwatt_site.pages.factors import Factors
 from tokenwatt_site.power_caveats import GAIN_ERROR_PERCENT
 from tokenwatt_site.spec import MIN_WINDOW_S
+from tokenwatt_site.under_load_log import SAMPLES
 
 METHOD = (Path(__file__).parents[1] / "site_src" / "method.md").read_text(encoding="utf-8")
 LIMITS = {
@@ -102,6 +108,38 @@ def test_the_thresholds_of_energy_and_traffic_are_those_of_the_code(
 ) -> None:
     assert LIMITS[what] == outcome
     assert f"more than {energy.MAX_GAP_PERIODS} periods apart" in " ".join(METHOD.split())
+
+
+@pytest.mark.parametrize(
+    ("what", "differing"), [("None", 0.0), ("1%", 0.01), ("2%", 0.02), ("5%", 0.05), ("10%", 0.1)]
+)
+def test_the_table_of_questions_is_what_the_gate_needs(what: str, differing: float) -> None:
+    assert LIMITS[what] == f"{questions_needed(differing / 2, differing / 2, 0.01):,}"
+
+
+def test_the_verdicts_are_those_of_the_gate() -> None:
+    words = " ".join(METHOD.split())
+    assert LIMITS["Failed"].endswith(f"p ≤ {accuracy_gate.SIGNIFICANT:g}")
+    assert f"z = {accuracy_gate.Z_975:.2f}." in words
+    assert f"would settle it with {accuracy_gate.SETTLED_WITH:.0%}, n = ((z √V" in words
+    assert f"+ {accuracy_gate.Z_80:.2f} √(" in words
+    assert f"exit code {GateFailed.exit_code}" in words
+
+
+def test_how_questions_are_asked_is_what_the_code_does() -> None:
+    words = " ".join(METHOD.split())
+    assert f"{AccuracyPlan().concurrency} questions at a time" in words
+    assert f"at least {ANSWER_TIMEOUT_S:g} s" in words
+    assert f"sent up to {TRIES} times" in words
+    assert SAMPLES["quick"] == SAMPLES["full"]
+    assert f"{SAMPLES['full']} scored rows ({SAMPLES['demo']} in demo mode)" in words
+
+
+def test_the_flags_of_answers_are_those_of_the_code() -> None:
+    words = " ".join(METHOD.split())
+    assert f"one piece of at most {answer_flags.MAX_PIECE_CHARS} characters" in words
+    assert f"{answer_flags.MIN_PIECES} times or more in a row" in words
+    assert f"over {answer_flags.MIN_LOOP_CHARS} characters or more" in words
 
 
 def test_the_gain_error_is_the_one_that_reports_print() -> None:

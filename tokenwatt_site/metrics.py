@@ -355,7 +355,8 @@ _ALL = (
         "arithmetic",
         1,
         "Share of the task's questions that were answered right; a question without an answer is"
-        " wrong. Its interval (Wilson, 95%) is of the questions, not of launches.",
+        " wrong. Asked in several repeats: their mean. Its interval (Wilson, 95%) is of the"
+        " questions, not of launches.",
     ),
     Metric(
         "accuracy_drop",
@@ -365,7 +366,8 @@ _ALL = (
         "arithmetic",
         2,
         "Points of 100 by which the score is below the reference's on the same questions, with the"
-        " score interval of a paired difference (Tango, 95%). Negative: above it.",
+        " score interval of a paired difference (Tango, 95%). Negative: above it. Asked in several"
+        " repeats: that of the worst.",
     ),
     Metric(
         "load_difference",
@@ -375,7 +377,8 @@ _ALL = (
         "arithmetic",
         1,
         "Share of the answers compared whose text under load is not that of the same prompt asked"
-        " alone; greedy, so an engine that computes the same at any load has 0.",
+        " alone; greedy, so an engine that computes the same at any load has 0. Another text is not"
+        " a worse one.",
     ),
 )
 

@@ -1,18 +1,22 @@
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import get_args
+from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 
 from tests.pages.conftest import Make, board_spec, number, told, with_metrics
 from tests.pages.test_report import Parsed
-from tests.support.runs import small_spec
-from tokenwatt_site.configuration import Configuration
+from tests.support.runs import RunBuilder, answers_of, gated_spec, small_spec
+from tokenwatt_site.configuration import Configuration, group
 from tokenwatt_site.eligibility import Code
 from tokenwatt_site.leaderboard import rank
 from tokenwatt_site.pages import ranking
-from tokenwatt_site.run import ClaimsOnlyRecord
+from tokenwatt_site.run import ClaimsOnlyRecord, GateOutcome
+from tokenwatt_site.trust.keyring import Keyring
+from tokenwatt_site.trust.verify import ValidatedRun, verify_run
 
 
 def render(
@@ -56,8 +60,93 @@ def test_a_gate_that_nobody_asked_for_is_not_one_that_was_not_passed(
 ) -> None:
     assert "<li>no accuracy gate: 1</li>" in render(demo)
     asked = render(make(spec=small_spec(setup__accuracy_gate__task="gsm8k")))
-    assert "<li>accuracy gate not passed: 1</li>" in asked
+    assert "<li>accuracy gate not run: 1</li>" in asked
     assert "no accuracy gate" not in asked
+
+
+def right(n: int) -> list[bool]:
+    """Return which of 400 questions are answered right: the first n."""
+    return [question < n for question in range(400)]
+
+
+Gated = Callable[..., ValidatedRun]
+
+
+@pytest.fixture(scope="module")
+def gated(tmp_path_factory: pytest.TempPathFactory) -> Gated:
+    """Give a function from a driver and right answers to a verified run, a baseline by itself."""
+
+    def made(driver: str, answered: Sequence[bool], against: ValidatedRun | None = None) -> Any:
+        role = "candidate" if driver != "first" else "baseline"
+        spec = gated_spec(400, max_drop_points=5.0, role=role, setup__driver=driver)
+        reference: dict[str, Any] = {}
+        if against is not None:
+            reference["reference"] = against.evidence.accuracy
+            reference["reference_run"] = against.run_id
+        folder: Path = tmp_path_factory.mktemp(driver)
+        builder = RunBuilder(spec=spec, accuracy=answers_of(spec, answered), **reference)
+        return verify_run(builder.write(folder), root=folder, keyring=Keyring())
+
+    return made
+
+
+@pytest.fixture(scope="module")
+def baseline(gated: Gated) -> ValidatedRun:
+    return gated("first", right(360))
+
+
+def test_what_a_gate_came_to_is_counted_by_its_outcome(
+    gated: Gated, baseline: ValidatedRun
+) -> None:
+    runs = [
+        baseline,
+        gated("failed", right(200), baseline),
+        gated("unsure", right(344), baseline),
+        gated("alone", right(360)),
+        gated("elsewhere", right(359), gated("first", right(359))),
+    ]
+    listed = render(*group(runs)).partition("Why unranked")[2].partition("</ul>")[0]
+    counted = [line for line in listed.split("<li>") if "accura" in line or "reference" in line]
+    assert sorted(line.partition("<")[0] for line in counted) == [
+        "accuracy gate failed: 1",
+        "accuracy gate inconclusive: 1",
+        "accuracy reference not valid here: 1",
+        "no reference for accuracy: 1",
+    ]
+
+
+def test_a_gate_passed_against_a_run_that_failed_its_own_is_counted_with_its_reference(
+    gated: Gated, baseline: ValidatedRun
+) -> None:
+    failed = gated("failed", right(200), baseline)
+    html = render(*group([baseline, failed, gated("low", right(200), failed)]))
+    assert "<li>accuracy reference not valid here: 1</li>" in html
+
+
+def test_a_failed_gate_is_seen_before_all_other_reasons(
+    gated: Gated, baseline: ValidatedRun
+) -> None:
+    html = render(*group([baseline, gated("failed", right(200), baseline)]))
+    assert html.count("tw-tag--failed") == 1
+    row = html[html.index('unranked: <span class="tw-tag tw-tag--failed"') :].partition("</th>")[0]
+    assert row.index(">accuracy gate failed</span>") < row.index("more</span>")
+    assert 'title="the accuracy gate failed: 50.0% of 400 questions right' in row
+
+
+def test_a_score_stands_with_its_interval_and_the_number_of_its_questions(
+    baseline: ValidatedRun, demo: Configuration
+) -> None:
+    html = render(*group([baseline]))
+    assert "% correct</button>" in html
+    assert "90.0<small>86.7 to 92.6, n = 400 questions</small>" in html
+    assert "that of an accuracy is of its questions" in html
+    assert "of its questions" not in render(demo)
+
+
+def test_a_score_that_is_missing_says_why(baseline: ValidatedRun, make: Make) -> None:
+    asked = make(spec=small_spec(setup__accuracy_gate__task="gsm8k"))
+    html = render(*group([baseline]), asked)
+    assert 'title="not measured: the accuracy gate was not run"' in html
 
 
 def test_h4_a_missing_value_sorts_by_nothing_and_says_why(
@@ -142,4 +231,5 @@ def test_b9_watts_of_boards_and_of_modules_are_two_tables(
 
 
 def test_every_reason_for_having_no_rank_has_its_words() -> None:
-    assert set(get_args(Code)) <= set(ranking.CODE_WORDS)
+    assert set(get_args(Code)) == {*ranking.CODE_WORDS, "accuracy"}
+    assert set(get_args(GateOutcome)) == {*ranking.GATE_WORDS, "reference"}

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from tokenwatt_site.configuration import Configuration
 from tokenwatt_site.leaderboard import COLUMNS, Cell, Leaderboard, Row, Section
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.pages import outcomes, text
 from tokenwatt_site.pages.page import Page, render_template
-from tokenwatt_site.run import Claims, ClaimsOnlyRecord
+from tokenwatt_site.run import Claims, ClaimsOnlyRecord, GateOutcome
 
 CODE_WORDS = {
     "simulated": "simulated",
@@ -20,14 +21,23 @@ CODE_WORDS = {
     "key": "key not registered",
     "physics": "a number that physics forbids",
     "slo": "SLO not met",
-    "accuracy": "accuracy gate not passed",
     "launches": "too few launches",
     "long-run": "not corrected to the long run",
     "setup": "setup not fully recorded",
 }
-"""Code of an exclusion -> the words of its tag."""
+"""Code of an exclusion -> the words of its tag. Those of "accuracy" are GATE_WORDS."""
 
-_NO_GATE = "no accuracy gate"
+GATE_WORDS: Mapping[GateOutcome, str] = MappingProxyType(
+    {
+        "failed": "accuracy gate failed",
+        "inconclusive": "accuracy gate inconclusive",
+        "no reference": "no reference for accuracy",
+        "not run": "accuracy gate not run",
+        "none": "no accuracy gate",
+        "passed": "accuracy reference not valid here",
+    }
+)
+"""What the gate of a configuration that it keeps from ranking came to -> the words of its tag."""
 
 _BAR_WIDTH = 132.0
 
@@ -39,10 +49,13 @@ class CellView:
     sort: str
     words: str
     missing: str | None
+    under: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class RowView:
+    """`failed`: the accuracy gate was failed, and the first of `tags` says so."""
+
     url: str
     title: str
     under: str
@@ -57,6 +70,7 @@ class RowView:
     cap: tuple[float, float] | None
     n: int
     measured: str
+    failed: bool
     tags: tuple[tuple[str, str], ...]
 
 
@@ -203,24 +217,32 @@ def _row(
         cap=cap,
         n=launches,
         measured=configuration.headline.run.conditions.started[:10],
+        failed=configuration.claims.gate.outcome == "failed",
         tags=tuple(_tags(row, configuration)),
     )
 
 
-def _tags(row: Row, configuration: Configuration) -> Iterator[tuple[str, str]]:
-    """Yield (words of the tag, the reason in full)."""
-    for exclusion in row.excluded:
-        none_asked = exclusion.code == "accuracy" and (
-            configuration.setup.accuracy_gate.task == "none"
-        )
-        yield _NO_GATE if none_asked else CODE_WORDS[exclusion.code], exclusion.text
+def _tags(row: Row, configuration: Configuration) -> list[tuple[str, str]]:
+    """Return (words of the tag, the reason in full), a gate that was failed first."""
+    gate = GATE_WORDS.get(configuration.claims.gate.outcome, "")
+    tags = [(CODE_WORDS.get(why.code, gate), why.text) for why in row.excluded]
+    return sorted(tags, key=lambda tag: tag[0] != GATE_WORDS["failed"])
 
 
 def _cell(claims: Claims, cell: Cell) -> CellView:
     if cell.value is None:
         why = outcomes.why(claims, claims.metric(cell.key))
         return CellView("", why.partition(":")[0], why)
-    return CellView(repr(cell.value), text.amount(cell.value, METRICS[cell.key]), None)
+    words = text.amount(cell.value, METRICS[cell.key])
+    return CellView(repr(cell.value), words, None, _of_questions(claims, cell))
+
+
+def _of_questions(claims: Claims, cell: Cell) -> str:
+    """Say how sure a score is: its n is questions, where the table's is launches."""
+    if cell.key != "accuracy" or cell.low is None or cell.high is None:
+        return ""
+    low, high = (text.amount(v, METRICS[cell.key]) for v in (cell.low, cell.high))
+    return f"{low} to {high}, n = {claims.accuracy[0].questions:,} questions"
 
 
 def _missing(
