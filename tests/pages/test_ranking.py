@@ -138,7 +138,7 @@ def test_a_score_stands_with_its_interval_and_the_number_of_its_questions(
 ) -> None:
     html = render(*group([baseline]))
     assert "% correct</button>" in html
-    assert "90.0<small>86.7 to 92.6, n = 400 questions</small>" in html
+    assert "90.0<small>86.7 to 92.6</small><small>n = 400 questions</small>" in html
     assert "that of an accuracy is of its questions" in html
     assert "of its questions" not in render(demo)
 

@@ -49,7 +49,7 @@ class CellView:
     sort: str
     words: str
     missing: str | None
-    under: str = ""
+    under: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,12 +237,12 @@ def _cell(claims: Claims, cell: Cell) -> CellView:
     return CellView(repr(cell.value), words, None, _of_questions(claims, cell))
 
 
-def _of_questions(claims: Claims, cell: Cell) -> str:
+def _of_questions(claims: Claims, cell: Cell) -> tuple[str, ...]:
     """Say how sure a score is: its n is questions, where the table's is launches."""
     if cell.key != "accuracy" or cell.low is None or cell.high is None:
-        return ""
+        return ()
     low, high = (text.amount(v, METRICS[cell.key]) for v in (cell.low, cell.high))
-    return f"{low} to {high}, n = {claims.accuracy[0].questions:,} questions"
+    return f"{low} to {high}", f"n = {claims.accuracy[0].questions:,} questions"
 
 
 def _missing(
