@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 from tokenwatt_site.configuration import Configuration
 from tokenwatt_site.eligibility import Exclusion
-from tokenwatt_site.pages import text
+from tokenwatt_site.pages import answers, text
+from tokenwatt_site.run import GateOutcome
 
 Kind: TypeAlias = Literal["yes", "no", "warn"]
 
@@ -92,6 +94,7 @@ def _facts(configuration: Configuration, exclusions: Sequence[Exclusion]) -> Ite
         MODE_WORDS[mode],
         "Only full mode can be ranked.",
     )
+    yield accuracy(configuration)
     if run.status == "interrupted":
         yield Fact(
             "interrupted",
@@ -138,3 +141,48 @@ def _facts(configuration: Configuration, exclusions: Sequence[Exclusion]) -> Ite
             "Nobody else has published a run of this configuration.",
             "Files cannot expose a consistent fabrication; only a rerun by others can.",
         )
+
+
+_ACCURACY: Mapping[GateOutcome, tuple[Kind, str, str]] = MappingProxyType(
+    {
+        "passed": (
+            "yes",
+            "Accuracy gate passed",
+            "Says nothing of other tasks, of longer answers or of answers drawn at random.",
+        ),
+        "failed": (
+            "warn",
+            "Accuracy gate failed",
+            "What made the answers worse: weights, kernels, template or settings.",
+        ),
+        "inconclusive": (
+            "warn",
+            "Accuracy gate inconclusive",
+            "Neither that the answers are as good as the reference's nor that they are worse.",
+        ),
+        "reference": (
+            "yes",
+            "Accuracy: the reference",
+            "That the score is a good one: it is what others are held against.",
+        ),
+        "no reference": (
+            "no",
+            "Accuracy: score only",
+            "Whether another server of the same model does better.",
+        ),
+        "not run": ("no", "Accuracy gate not run", "Whether the answers are right."),
+        "none": ("no", "No accuracy gate", "Whether the answers are right."),
+    }
+)
+_GATE_ICONS: Mapping[Kind, str] = MappingProxyType(
+    {"yes": "check", "warn": "warn", "no": "unranked"}
+)
+
+
+def accuracy(configuration: Configuration) -> Fact:
+    """Return the fact about the answers: what the gate says, and what follows from it or not."""
+    claims = configuration.claims
+    kind, label, does_not = _ACCURACY[claims.gate.outcome]
+    if claims.gate.reference_run is not None and configuration.reference is None:
+        does_not += " The reference's run is not among those shown here."
+    return Fact("accuracy", kind, _GATE_ICONS[kind], label, answers.sentence(claims), does_not)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from tokenwatt_site.configuration import Configuration
 from tokenwatt_site.metrics import METRICS
-from tokenwatt_site.pages import factors, figures, instruments, limits, outcomes, text
+from tokenwatt_site.pages import answers, factors, figures, instruments, limits, outcomes, text
 from tokenwatt_site.pages.factors import NO_FACTORS, Factors
+from tokenwatt_site.pages.number_row import NumberRow
 from tokenwatt_site.run import Claims, MetricClaim, SelfTest
 
 _CARDS = "Cards for equal goodput"
@@ -53,29 +53,10 @@ _GROUPS = {
     "compute_share": "Distance to the limits",
     "power_limit_share": "Distance to the limits",
     "dram_energy_share": "Distance to the limits",
-    "accuracy": "Accuracy",
-    "accuracy_drop": "Accuracy",
-    "load_difference": "Answers under load",
+    "accuracy": answers.SCORES,
+    "accuracy_drop": answers.SCORES,
+    "load_difference": answers.UNDER_LOAD,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class NumberRow:
-    """One line of All numbers.
-
-    `value` is a number as it is written, or where `kind` says so words in its place, or the reason
-    why there is none. `marks` are the words of checks of physics that said something of it.
-    """
-
-    group: str
-    anchor: str | None
-    label: str
-    value: str
-    unit: str = ""
-    sureness: str = ""
-    against: str = ""
-    kind: Literal["number", "words", "missing"] = "number"
-    marks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +80,10 @@ def key_figures(configuration: Configuration) -> Iterator[KeyFigure]:
     scope = configuration.setup.power.scope
     yield _key_figure(claims, claims.metric("goodput"), at)
     yield _key_figure(claims, claims.metric("tokens_per_joule"), instruments.ONLY[scope])
-    gate = configuration.setup.accuracy_gate
-    limit = f"gate: max drop {gate.max_drop_points:.1f} pts"
-    yield _key_figure(claims, claims.metric("accuracy"), limit)
+    score = claims.metric("accuracy").model_copy(
+        update={"label": answers.label(configuration.setup.accuracy_gate)}
+    )
+    yield _key_figure(claims, score, answers.verdict(configuration))
     yield from _tightest(configuration)
     yield _key_traffic(configuration)
     yield _key_figure(claims, claims.metric("board_power"), instruments.ONLY[scope])
@@ -141,8 +123,13 @@ def _key_figure(
     if claim.value is None:
         return KeyFigure(claim.label, None, "", (outcomes.why(claims, claim),))
     marks = [f"{words}: see below" for words in outcomes.marks(claims, claim.key)]
-    lines = tuple(part for part in (text.sureness(claim), line, *marks) if part)
+    lines = tuple(part for part in (_sureness(claims, claim), line, *marks) if part)
     return KeyFigure(claim.label, text.amount(claim.value, metric), metric.unit, lines, share)
+
+
+def _sureness(claims: Claims, claim: MetricClaim) -> str:
+    of_answers = claim.key in text.OF_ANSWERS
+    return answers.sureness(claims, claim) if of_answers else text.sureness(claim)
 
 
 def results_note(claims: Claims) -> str:
@@ -189,7 +176,8 @@ def _rows(configuration: Configuration, named: Factors) -> Iterator[NumberRow]:
     yield NumberRow(head, None, "Engine build", build, kind="words")
     met = "yes" if claims.slo_met else "no"
     yield NumberRow(head, None, "SLO met", met, against=text.slo(config.slo), kind="words")
-    for claim in sorted(claims.metrics, key=lambda c: list(_GROUPS).index(c.key)):
+    timed = [claim for claim in claims.metrics if claim.key not in text.OF_ANSWERS]
+    for claim in sorted(timed, key=lambda c: list(_GROUPS).index(c.key)):
         yield _number_row(configuration, claim)
         if claim.key == "goodput":
             yield _cards(configuration, claim)
@@ -197,12 +185,7 @@ def _rows(configuration: Configuration, named: Factors) -> Iterator[NumberRow]:
             for label, value, unit, how in factors.rows(claim, named):
                 group = _group(configuration, claim.key)
                 yield NumberRow(group, None, label, value, unit, how)
-    label = "Accuracy Δ vs. reference"
-    if claims.metric("accuracy").value is not None:
-        yield NumberRow("Accuracy", None, label, "reference", kind="words")
-    else:
-        why = f"{text.NOT_MEASURED}: the accuracy gate was not run"
-        yield NumberRow("Accuracy", None, label, why, kind="missing")
+    yield from answers.rows(configuration)
     yield from _client_rows(configuration.headline.run.conditions.self_test)
 
 
@@ -233,10 +216,7 @@ def _client_rows(test: SelfTest) -> Iterator[NumberRow]:
 
 
 def _number_row(configuration: Configuration, claim: MetricClaim) -> NumberRow:
-    metric, gate = METRICS[claim.key], configuration.setup.accuracy_gate
-    label = claim.label
-    if claim.key == "accuracy" and gate.task != "none":
-        label = f"{label} ({gate.task}-{gate.shots}shot)"
+    metric, label = METRICS[claim.key], claim.label
     group, against = _group(configuration, claim.key), _against(configuration, claim)
     marks = outcomes.marks(configuration.claims, claim.key)
     if claim.value is None:

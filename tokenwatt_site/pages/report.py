@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 
 from tokenwatt_site.configuration import Configuration
 from tokenwatt_site.eligibility import Exclusion, reasons
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.pages import (
+    answers,
     boards,
     facts,
     figures,
@@ -22,7 +24,7 @@ from tokenwatt_site.pages import (
 )
 from tokenwatt_site.pages.factors import NO_FACTORS, Factors
 from tokenwatt_site.pages.page import Links, Page, render_template
-from tokenwatt_site.run import Claims
+from tokenwatt_site.run import Claims, GateOutcome
 from tokenwatt_site.trust.verify import ValidatedRun
 
 TOC = (
@@ -136,9 +138,11 @@ def summary_parts(configuration: Configuration) -> Iterator[tuple[str, bool]]:
     if accuracy.value is not None:
         gate = config.accuracy_gate
         yield f"{text.amount(accuracy.value, METRICS['accuracy'])}%", True
-        yield f"on the {gate.task} check.", False
-    else:
+        yield f"right on {gate.label}, {answers.word(claims.gate, gate)}.", False
+    elif claims.gate.outcome == "none":
         yield "Accuracy was not measured.", False
+    else:
+        yield f"Accuracy was not measured: {claims.gate.text}.", False
     n = len(claims.repeats)
     mode = configuration.headline.run.spec.protocol.mode
     yield f"{mode.capitalize()} mode, {text.counted(n, 'repeat')}.", False
@@ -194,7 +198,20 @@ def _eyebrow(head: ValidatedRun) -> str:
     return f"Report · {workload.name} v{workload.version} · measured {day}"
 
 
+_GATE_NOTICES: Mapping[GateOutcome, str] = MappingProxyType(
+    {
+        "failed": "Accuracy gate failed.",
+        "inconclusive": "Accuracy gate inconclusive.",
+        "not run": "Accuracy gate not run.",
+    }
+)
+
+
 def _notices(head: ValidatedRun, exclusions: tuple[Exclusion, ...]) -> Iterator[tuple[str, str]]:
+    gate = head.claims.gate
+    lead = _GATE_NOTICES.get(gate.outcome)
+    if lead is not None and gate.outcome == "failed":
+        yield lead, answers.sentence(head.claims)
     for level, label, words in outcomes.listed(head.claims):
         if level == outcomes.WORDS["INVALID"]:
             yield f"{level}.", f"{label}: {words}."
@@ -203,13 +220,17 @@ def _notices(head: ValidatedRun, exclusions: tuple[Exclusion, ...]) -> Iterator[
             "Simulated.",
             "The engine was a simulator: these numbers say nothing about any product.",
         )
+    if lead is not None and gate.outcome != "failed":
+        yield lead, answers.sentence(head.claims)
     mode = head.run.spec.protocol.mode
     rank = "Listed, unranked." if exclusions else ""
     if mode != "full":
         lead, _, rest = facts.MODE_WORDS[mode].partition(". ")
         yield f"{lead}.", f"{rest} {rank}".strip()
     elif rank:
-        words = "; ".join(e.text for e in exclusions)
+        # What a notice of the gate has said in full needs its name alone here.
+        short = f"the {lead[0].lower()}{lead[1:-1]}" if lead else gate.text
+        words = "; ".join(short if e.text == gate.text else e.text for e in exclusions)
         yield rank, f"{words[0].upper()}{words[1:]}."
     if head.run.status == "interrupted":
         yield "Interrupted.", "Stopped before the plan was done; what was measured is shown."

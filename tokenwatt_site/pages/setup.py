@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from tokenwatt_site.accuracy_spec import AskedTask
 from tokenwatt_site.caveats import not_recorded
-from tokenwatt_site.pages import instruments, text
+from tokenwatt_site.pages import answers, instruments, text
 from tokenwatt_site.run import ReadBack
 from tokenwatt_site.spec import NOT_RECORDED, Setup
 
@@ -111,6 +113,9 @@ _CODE = {
     "Kernel libraries",
     "Model digest",
     "Workload hash",
+    "Stop strings of the task",
+    "Digest of the questions",
+    "Digest of the prompts",
 }
 
 
@@ -170,5 +175,21 @@ def _workload(setup: Setup, seen: Seen) -> Iterator[_Field]:
     known = not isinstance(gate.questions, str)
     questions = f"{gate.questions:,} questions" if known else f"questions {NOT_RECORDED}"
     asked = f"{gate.task}, {gate.shots} shots, {questions}"
-    yield "Accuracy gate", f"{asked} · max drop {gate.max_drop_points:.1f} pts", ("accuracy_gate",)
+    yield "Accuracy gate", f"{asked} · {answers.allowed(gate)}", ("accuracy_gate",)
+    if gate.asked is not None:
+        yield from _asked(gate.asked)
     yield "Setup schema", str(setup.setup_schema), ()
+
+
+def _asked(asked: AskedTask) -> Iterator[_Field]:
+    """What the gate asks, word for word: another harness or another prompt is another gate."""
+    yield "Harness", asked.harness, ()
+    yield "Task version", asked.task_version, ()
+    yield "Interface of the task", asked.api, ()
+    yield "Metric and filter", f"{asked.metric}, filter {asked.filter}", ()
+    yield "Longest answer", f"{text.counted(asked.max_tokens, 'token')}, greedy", ()
+    # As JSON: a stop string may be a line's end.
+    stops = " ".join(json.dumps(stop, ensure_ascii=False) for stop in asked.stop)
+    yield "Stop strings of the task", stops or "none", ()
+    yield "Digest of the questions", f"sha256:{asked.data}", ()
+    yield "Digest of the prompts", f"sha256:{asked.prompts}", ()

@@ -19,6 +19,9 @@ from tokenwatt_site.spec import (
 
 NOT_MEASURED = "not measured"
 
+OF_ANSWERS = frozenset({"accuracy", "accuracy_drop", "load_difference"})
+"""Metrics whose interval is of the questions or answers, at any number of repeats."""
+
 
 def number(value: float, decimals: int) -> str:
     """Write `value` with thousands separators and exactly `decimals` digits after the point."""
@@ -47,6 +50,11 @@ def milliseconds(value: float) -> str:
     return f"{value:g} ms"
 
 
+def probability(p: float) -> str:
+    """Write a p-value with two significant digits; what a float cannot hold is below 1e-300."""
+    return f"{p:.2g}" if p else "below 1e-300"
+
+
 def counted(n: int, one: str, several: str | None = None) -> str:
     """Such as "1 launch", "2 launches": `several` where it is not `one` with an s."""
     return f"{n:,} {one if n == 1 else several or f'{one}s'}"
@@ -65,9 +73,14 @@ def reason(claim: MetricClaim) -> str:
 
 
 def sureness(claim: MetricClaim) -> str:
-    """Say how sure a number is: n = 1 nothing, n = 2 the range, from n = 3 the intervals."""
+    """Say how sure a number is: n = 1 nothing, n = 2 the range, from n = 3 the intervals.
+
+    What is of answers has its interval at any n, and no n of repeats.
+    """
     n = len(claim.repeats)
     metric = metric_of(claim)
+    if claim.key in OF_ANSWERS and claim.low is not None and claim.high is not None:
+        return f"95% {amount(claim.low, metric)} to {amount(claim.high, metric)}"
     if n <= 1 or claim.low is None or claim.high is None:
         return f"n = {n}, no interval"
     low, high = amount(claim.low, metric), amount(claim.high, metric)
