@@ -53,7 +53,7 @@ def scores(claims: tuple[AccuracyClaim, ...]) -> Table:
         *(name for _, name in answers.WRONG),
         "Mean length, tokens",
         "Sittings",
-        "Of the launch that was loaded",
+        "Launch loaded before",
     )
     return head, tuple(_score(claim) for claim in claims)
 
