@@ -9,7 +9,15 @@ from typing import Any
 
 import altair as alt
 
-from tokenwatt_site.pages.drawing import BACKGROUND, BLUE, INK, INK_2, ORANGE, Chart
+from tokenwatt_site.pages.drawing import (
+    BACKGROUND,
+    BLUE,
+    INK,
+    INK_2,
+    ORANGE,
+    RULE_STRONG,
+    Chart,
+)
 from tokenwatt_site.pages.vega import (
     NARROW_PX,
     both,
@@ -187,6 +195,47 @@ def distribution(
         f" Limits: {said or 'none'}.",
         both(layers, 240),
     )
+
+
+def drop(
+    chart_id: str, interval: tuple[float, float, float], allowed: float, written: str
+) -> Chart:
+    """A drop with its interval on an axis of points, with 0 and what is allowed.
+
+    Args:
+        chart_id: unique on the page.
+        interval: (low, drop, high) in points of 100.
+        allowed: the greatest drop that passes, as a dashed line.
+        written: the same as it is written.
+    """
+    low, value, high = interval
+    left, right = min(low, 0.0), max(high, allowed)
+    edge = 0.12 * (right - left)
+    ends = scale(left - edge, right + edge)
+    x = alt.X("x:Q", scale=ends, axis=x_axis("Drop from the reference, points", 5))
+    up, down = alt.value(38), alt.value(96)
+    at = data([{"x": allowed, "text": f"{written} allowed"}])
+    # The label stands on the side that has room.
+    if allowed > (left + right) / 2:
+        label = at.mark_text(align="right", dx=-7, color=ORANGE, fontWeight="bold")
+    else:
+        label = at.mark_text(align="left", dx=7, color=ORANGE, fontWeight="bold")
+    line = data([{"lo": low, "hi": high}]).mark_rule(color=BLUE, strokeWidth=3)
+    layers = [
+        data([{"x": 0.0}]).mark_rule(color=RULE_STRONG).encode(x=x),
+        limit_rule([{"x": allowed}]).encode(x="x:Q"),
+        line.encode(x=alt.X("lo:Q", scale=ends), x2="hi:Q", y=up),
+        data([{"x": value}])
+        .mark_point(shape="circle", filled=True, color=BLUE, size=110, opacity=1)
+        .encode(x="x:Q", y=up),
+        label.encode(x="x:Q", y=down, text="text:N"),
+    ]
+    said = (
+        f"A dot at {value:.2f} points, a line from {low:.2f} to {high:.2f}; a dashed line at"
+        f" {written} points, a thin one at 0."
+    )
+    title = "Drop of accuracy from the reference, with its 95% interval"
+    return Chart(chart_id, title, said, both(layers, 150))
 
 
 _READABLE: tuple[dict[str, Any], ...] = (

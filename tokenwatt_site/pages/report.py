@@ -11,6 +11,7 @@ from tokenwatt_site.configuration import Configuration
 from tokenwatt_site.eligibility import Exclusion, reasons
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.pages import (
+    accuracy,
     answers,
     boards,
     facts,
@@ -27,11 +28,14 @@ from tokenwatt_site.pages.page import Links, Page, render_template
 from tokenwatt_site.run import Claims, GateOutcome
 from tokenwatt_site.trust.verify import ValidatedRun
 
+ACCURACY = "accuracy"
+
 TOC = (
     ("key-figures", "Key figures"),
     ("facts", "Facts"),
     ("results", "Results"),
     ("charts", "Evidence in charts"),
+    (ACCURACY, "Accuracy"),
     ("numbers", "All numbers"),
     ("setup", "Setup"),
     ("not-covered", "Not covered"),
@@ -57,6 +61,8 @@ def render(configuration: Configuration, links: Links, named: Factors = NO_FACTO
     exclusions = reasons(configuration)
     bars = figures.bar_figures(configuration)
     details = figures.detail_figures(configuration)
+    answered = accuracy.section(configuration)
+    drop = () if answered is None or answered.drop is None else (answered.drop,)
     folder = links.runs.get(head.run_id)
     run_file = RUN_FILE if folder else head.path.name
     summary = tuple(summary_parts(configuration))
@@ -70,6 +76,7 @@ def render(configuration: Configuration, links: Links, named: Factors = NO_FACTO
         facts=facts.facts(configuration, exclusions),
         bars=bars,
         details=details,
+        accuracy=answered,
         results_note=numbers.results_note(claims),
         cards_note=numbers.cards_note(configuration),
         numbers=tuple(numbers.number_rows(configuration, named)),
@@ -100,9 +107,9 @@ def render(configuration: Configuration, links: Links, named: Factors = NO_FACTO
     return Page(
         title=configuration.title,
         description=" ".join(part for part, _ in summary)[:300],
-        toc=TOC,
+        toc=tuple(entry for entry in TOC if answered is not None or entry[0] != ACCURACY),
         html=html,
-        charts=tuple(f.chart for f in (*bars, *details) if f.chart is not None),
+        charts=tuple(f.chart for f in (*bars, *details, *drop) if f.chart is not None),
     )
 
 
@@ -134,10 +141,10 @@ def summary_parts(configuration: Configuration) -> Iterator[tuple[str, bool]]:
         else:
             yield "tokens per second.", False
     yield from _power_parts(configuration)
-    accuracy = claims.metric("accuracy")
-    if accuracy.value is not None:
+    score = claims.metric("accuracy")
+    if score.value is not None:
         gate = config.accuracy_gate
-        yield f"{text.amount(accuracy.value, METRICS['accuracy'])}%", True
+        yield f"{text.amount(score.value, METRICS['accuracy'])}%", True
         yield f"right on {gate.label}, {answers.word(claims.gate, gate)}.", False
     elif claims.gate.outcome == "none":
         yield "Accuracy was not measured.", False
