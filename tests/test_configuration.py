@@ -17,8 +17,8 @@ from tests.support.runs import (
     small_spec,
     spec_in_mode,
 )
-from tokenwatt_site.accuracy_log import AccuracyLog
 from tokenwatt_site.configuration import Configuration, group
+from tokenwatt_site.evidence.answers import AccuracyLog
 from tokenwatt_site.trust.verify import ValidatedRun, read_tree
 
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tokenwatt_site.evidence.records import RequestRecord, Status
 from tokenwatt_site.goodput import (
     boundary_urps,
     bracket,
@@ -21,7 +22,6 @@ from tokenwatt_site.goodput import (
     tpot_ns,
     ttft_ns,
 )
-from tokenwatt_site.records import RequestRecord, Status
 from tokenwatt_site.spec import Objective
 
 MS = 1_000_000

@@ -9,17 +9,20 @@ import pytest
 import yaml
 
 from tests.support.runs import spec_in_mode
-from tokenwatt_site import accuracy_gate, answer_flags, energy, limits, validity
+from tokenwatt_site import accuracy_gate, validity
 from tokenwatt_site.accuracy_gate import questions_needed
 from tokenwatt_site.accuracy_spec import AccuracyPlan
+from tokenwatt_site.bandwidth import limits
+from tokenwatt_site.claims.power_caveats import GAIN_ERROR_PERCENT
+from tokenwatt_site.energy import window as energy
 from tokenwatt_site.errors import GateFailed
+from tokenwatt_site.evidence import answer_flags
+from tokenwatt_site.evidence.under_load import SAMPLES
 from tokenwatt_site.measure import capacity, emitter
 from tokenwatt_site.measure.accuracy.asker import TRIES
 from tokenwatt_site.measure.accuracy.sitting import ANSWER_TIMEOUT_S
 from tokenwatt_site.pages.factors import Factors
-from tokenwatt_site.power_caveats import GAIN_ERROR_PERCENT
 from tokenwatt_site.spec import MIN_WINDOW_S
-from tokenwatt_site.under_load_log import SAMPLES
 
 METHOD = (Path(__file__).parents[1] / "site_src" / "method.md").read_text(encoding="utf-8")
 LIMITS = {

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.claims.test_derive import evidence_of
 from tests.support.runs import HELD, RunBuilder, small_spec
-from tests.test_claims import evidence_of
 from tests.test_goodput import record
 from tokenwatt_site.errors import InputError
-from tokenwatt_site.records import Status
+from tokenwatt_site.evidence.records import Status
 from tokenwatt_site.trials import Told, prompt_tokens_in_window, read_trials
 
 SPEC = small_spec()

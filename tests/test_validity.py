@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.claims.test_derive import evidence_of
 from tests.support.runs import (
     HELD,
     RunBuilder,
@@ -14,9 +15,8 @@ from tests.support.runs import (
     spec_in_mode,
     trace_spec,
 )
-from tests.test_claims import evidence_of
 from tokenwatt_site.errors import SpecError
-from tokenwatt_site.records import Status
+from tokenwatt_site.evidence.records import Status
 from tokenwatt_site.trace import TraceLine, encode, parse
 from tokenwatt_site.trials import read_trials
 from tokenwatt_site.validity import (

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from tokenwatt_site.caveats import not_recorded
+from tokenwatt_site.claims.caveats import not_recorded
 from tokenwatt_site.configuration import Configuration
 from tokenwatt_site.metrics import METRICS
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, TypeAlias
 
-from tokenwatt_site.records import RequestRecord, Status
+from tokenwatt_site.evidence.records import RequestRecord, Status
 from tokenwatt_site.spec import Objective
 
 Outcome: TypeAlias = Literal["PASS", "FAIL", "UNDECIDED"]

@@ -15,8 +15,8 @@ from typing import Literal, TypeAlias
 from pydantic import ValidationError
 
 from tokenwatt_site.canonical import JsonValue, canonical_bytes, load_json, sha256_hex
-from tokenwatt_site.columns import MAX_LINE_BYTES
 from tokenwatt_site.errors import EnvironmentProblem, InputError, Problem
+from tokenwatt_site.evidence.columns import MAX_LINE_BYTES
 from tokenwatt_site.schema import Model, Sha256
 
 Event: TypeAlias = Literal[

@@ -11,7 +11,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Field
 
 from tokenwatt_site.canonical import JsonValue, canonical_bytes, sha256_hex
-from tokenwatt_site.evidence import EvidenceFile
+from tokenwatt_site.evidence.store import EvidenceFile
 from tokenwatt_site.schema import Line, Model, Sha256
 from tokenwatt_site.spec import Spec
 
@@ -51,7 +51,7 @@ class TrialClaim(Model):
     complete: int
     within_all: int
     failures: dict[str, int]
-    """How many of all its requests ended badly, by `evidence.Status` in lower case."""
+    """How many of all its requests ended badly, by `records.Status` in lower case."""
     objectives: tuple[ObjectiveResult, ...]
     output_tokens_per_s: float | None
     lag_p99_ms: float | None

@@ -14,19 +14,19 @@ from typing import Literal
 
 from pydantic import ValidationError
 
-from tokenwatt_site.accuracy_log import AccuracyLog
 from tokenwatt_site.canonical import JsonValue, canonical_bytes
-from tokenwatt_site.engine_log import EngineLog
 from tokenwatt_site.errors import InputError, Problem
+from tokenwatt_site.evidence.answers import AccuracyLog
+from tokenwatt_site.evidence.engine import EngineLog
+from tokenwatt_site.evidence.power import PowerLog
+from tokenwatt_site.evidence.records import RequestRecord, Status
+from tokenwatt_site.evidence.under_load import UnderLoadLog
 from tokenwatt_site.goodput import Judgement, decide, judge
 from tokenwatt_site.journal import Entry
 from tokenwatt_site.model_shape.document import ModelDocument
-from tokenwatt_site.power_log import PowerLog
-from tokenwatt_site.records import RequestRecord, Status
 from tokenwatt_site.run import SIMULATED_ENGINE, SelfTest
 from tokenwatt_site.spec import Objective, Spec
 from tokenwatt_site.trace import Trace
-from tokenwatt_site.under_load_log import UnderLoadLog
 from tokenwatt_site.workload import Realisation, workload_of
 
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, TypeAlias
 
+from tokenwatt_site.evidence.records import RequestRecord, Status
 from tokenwatt_site.goodput import decide, quantile
-from tokenwatt_site.records import RequestRecord, Status
 from tokenwatt_site.run import SelfTest, Verdict
 from tokenwatt_site.spec import MIN_WINDOW_S, Spec
 from tokenwatt_site.trials import Trial
@@ -194,7 +194,7 @@ def _send_fault(spec: Spec, trial: Trial) -> Fault | None:
 def _unsent(trial: Trial, unsent: Sequence[RequestRecord]) -> Fault:
     """Say why requests were never sent. Of an answer that never came, this says nothing."""
     told = f"{len(unsent)} of {len(trial.records)} requests could not be sent"
-    # Want of descriptors, ports or memory: `evidence.Status` has nothing else under NOT_SENT.
+    # Want of descriptors, ports or memory: `records.Status` has nothing else under NOT_SENT.
     own = sum(r.status is Status.NOT_SENT for r in unsent)
     if own == len(unsent):
         return _client(trial, f"{told}, for want of its own")

@@ -38,9 +38,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from tokenwatt_site.evidence.records import Status, encode_requests
 from tokenwatt_site.measure import connection
 from tokenwatt_site.measure.client import PlannedRequest, Target, offer
-from tokenwatt_site.records import Status, encode_requests
 
 ROOT = Path(__file__).resolve().parents[2]
 TOKENS = 128

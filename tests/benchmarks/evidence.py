@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
-from tokenwatt_site.evidence import store
-from tokenwatt_site.records import RequestRecord, Status, decode_requests, encode_requests
+from tokenwatt_site.evidence.records import RequestRecord, Status, decode_requests, encode_requests
+from tokenwatt_site.evidence.store import store
 
 REQUESTS = 45_000
 ROUNDS = 3

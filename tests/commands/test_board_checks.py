@@ -8,8 +8,8 @@ import pytest
 
 from tokenwatt_site.commands.board_checks import board_checks
 from tokenwatt_site.commands.checks import Check
+from tokenwatt_site.evidence.power import Board, PowerSample
 from tokenwatt_site.measure.power.survey import Silent, Survey, Surveyed
-from tokenwatt_site.power_log import Board, PowerSample
 
 BOARD = Board(
     uuid="GPU-1",

@@ -26,13 +26,13 @@ from tokenwatt_site.commands import spec_checks
 from tokenwatt_site.commands.checks import Check
 from tokenwatt_site.commands.doctor import doctor
 from tokenwatt_site.errors import EnvironmentProblem, UsageError
+from tokenwatt_site.evidence.power import Board
 from tokenwatt_site.measure.accuracy.task import Task
 from tokenwatt_site.measure.engine import free_port
 from tokenwatt_site.measure.power.amd import AmdMeter
 from tokenwatt_site.measure.power.nvml import NvmlUnavailable
 from tokenwatt_site.measure.power.rapl import RaplMeter
 from tokenwatt_site.measure.power.survey import Survey, survey
-from tokenwatt_site.power_log import Board
 from tokenwatt_site.spec import Spec, parse_spec
 from tokenwatt_site.trust.keyring import own_key
 

@@ -29,13 +29,13 @@ from tokenwatt_site.errors import (
     SpecError,
     UsageError,
 )
+from tokenwatt_site.evidence.power import Board
 from tokenwatt_site.measure.engine import free_port
 from tokenwatt_site.measure.power import NvmlMeter
 from tokenwatt_site.measure.power.nvml import NvmlUnavailable, Select
 from tokenwatt_site.measure.power.rapl import RaplMeter, RaplUnavailable
 from tokenwatt_site.model_shape.document import headers_digest
 from tokenwatt_site.model_shape.folder import read_model
-from tokenwatt_site.power_log import Board
 from tokenwatt_site.spec import Spec, load_spec, parse_spec
 
 VLLM = {

@@ -25,13 +25,13 @@ from tokenwatt_site.errors import (
     SpecError,
     UsageError,
 )
+from tokenwatt_site.evidence.records import Status
 from tokenwatt_site.measure import searching, session
 from tokenwatt_site.measure.session import Events
 from tokenwatt_site.measure.trial import plan_requests, run_trial
 from tokenwatt_site.pages import report
 from tokenwatt_site.pages.page import NO_LINKS
 from tokenwatt_site.prompts import trial_key
-from tokenwatt_site.records import Status
 from tokenwatt_site.simulate.script import Script
 from tokenwatt_site.simulate.server import SimulatedServer
 from tokenwatt_site.trace import parse

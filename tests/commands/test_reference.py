@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tests.support.runs import RunBuilder, answers_of, gated_spec
-from tokenwatt_site.accuracy_log import AccuracyLog
 from tokenwatt_site.commands.reference import find_reference, score_of
 from tokenwatt_site.errors import UsageError
+from tokenwatt_site.evidence.answers import AccuracyLog
 from tokenwatt_site.measure.accuracy.reference_run import Reference
 from tokenwatt_site.run import SIMULATED_ENGINE
 from tokenwatt_site.spec import Spec

@@ -9,8 +9,8 @@ import pytest
 from tests.conftest import ROOT
 from tokenwatt_site.accuracy_gate import Paired, drop_interval, judge_drop, mcnemar_exact
 from tokenwatt_site.accuracy_spec import AccuracyGate, AccuracyPlan
-from tokenwatt_site.answer_flags import flags_of
 from tokenwatt_site.errors import EngineError
+from tokenwatt_site.evidence.answer_flags import flags_of
 from tokenwatt_site.measure.accuracy.asking import ask
 from tokenwatt_site.measure.accuracy.probe import require_answerable
 from tokenwatt_site.measure.accuracy.tasks import plan_task, score

@@ -14,6 +14,7 @@ from tests.conftest import ROOT
 from tokenwatt_site.commands.measure import measure_and_sign
 from tokenwatt_site.commands.verify import verify
 from tokenwatt_site.errors import EngineError, ReadBackError
+from tokenwatt_site.evidence.records import Status
 from tokenwatt_site.measure.client import Target
 from tokenwatt_site.measure.endpoint import Prober, read_back
 from tokenwatt_site.measure.preflight import compare, preflight
@@ -21,7 +22,6 @@ from tokenwatt_site.measure.session import Events
 from tokenwatt_site.measure.tokenizer import prompts_for
 from tokenwatt_site.measure.trial import run_trial
 from tokenwatt_site.prompts import Ids, common_words, trial_key
-from tokenwatt_site.records import Status
 from tokenwatt_site.run import Run
 from tokenwatt_site.spec import parse_spec
 from tokenwatt_site.workload import workload_of

@@ -29,9 +29,9 @@ from tests.gpu.figures import (
 from tests.gpu.stream import Stream
 from tokenwatt_site import __version__
 from tokenwatt_site.errors import EnvironmentProblem, TokenwattError
+from tokenwatt_site.evidence.power import PowerSample
 from tokenwatt_site.measure.power.nvml import NvmlMeter
 from tokenwatt_site.measure.power.survey import update_period_ns
-from tokenwatt_site.power_log import PowerSample
 
 IDLE_S, STREAM_S, DUTY_S, SETTLE_S = 12, 10, 6, 3
 DUTIES = (0.25, 0.5, 0.75)

@@ -12,7 +12,7 @@ import pytest
 from tests.measure.test_instruments import counting, llama_cpp
 from tests.measure.test_session import Lab, interrupt, lab, run  # noqa: F401  # a fixture
 from tests.support.runs import small_spec
-from tokenwatt_site.claims import derive
+from tokenwatt_site.claims.derive import derive
 from tokenwatt_site.errors import (
     EngineError,
     EnvironmentProblem,
@@ -20,12 +20,12 @@ from tokenwatt_site.errors import (
     ReadBackError,
     UsageError,
 )
+from tokenwatt_site.evidence.power import Board
 from tokenwatt_site.measure import begun
 from tokenwatt_site.measure.power import Boards, OpenedMeters, ScriptedDramMeter, ScriptedMeter
 from tokenwatt_site.measure.session import Events, measure
 from tokenwatt_site.measure.workfolder import Measured
 from tokenwatt_site.model_shape.document import ModelDocument, Tensor, headers_digest
-from tokenwatt_site.power_log import Board
 from tokenwatt_site.spec import Spec
 from tokenwatt_site.trials import read_trials
 

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.runs import HELD, ToyEngine, small_spec, spec_in_mode
+from tokenwatt_site.evidence.records import Status
 from tokenwatt_site.goodput import quantile
 from tokenwatt_site.measure.capacity import (
     EMITTER_LAG_NS,
@@ -21,7 +22,6 @@ from tokenwatt_site.measure.capacity import (
     highest_held,
     rates_to_try,
 )
-from tokenwatt_site.records import Status
 from tokenwatt_site.validity import Tolerances, highest_load_urps, highest_rate_urps
 from tokenwatt_site.workload import NAMED, workload_of
 

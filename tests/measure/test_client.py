@@ -15,13 +15,13 @@ import pytest
 from tests.support.sockets import accepting
 from tests.support.tls import Authority, tls_before
 from tokenwatt_site.errors import UsageError
+from tokenwatt_site.evidence.records import RequestRecord, Status
 from tokenwatt_site.measure import client as client_module
 from tokenwatt_site.measure import connection as connection_module
 from tokenwatt_site.measure import pool as pool_module
 from tokenwatt_site.measure.client import Offered, PlannedRequest, Target, offer
 from tokenwatt_site.measure.readlog import ReadLog
 from tokenwatt_site.measure.watcher import Watch
-from tokenwatt_site.records import RequestRecord, Status
 from tokenwatt_site.simulate.desk import ScriptOf
 from tokenwatt_site.simulate.script import Script, named
 from tokenwatt_site.simulate.server import SimulatedServer

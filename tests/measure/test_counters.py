@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.simulate.test_engine import engine, request
-from tokenwatt_site.engine_log import EngineSample
+from tokenwatt_site.evidence.engine import EngineSample
 from tokenwatt_site.measure.counters import _ENGINES, Counters
 from tokenwatt_site.simulate.exposition import Exposition
 

@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from tests.simulate.test_engine import engine
+from tokenwatt_site.evidence.records import RequestRecord, Status
 from tokenwatt_site.measure.client import Offered, PlannedRequest, Target, offer
 from tokenwatt_site.measure.exchange import Exchange
 from tokenwatt_site.measure.stream import StreamParser
-from tokenwatt_site.records import RequestRecord, Status
 from tokenwatt_site.simulate.script import Script, named
 from tokenwatt_site.simulate.server import SimulatedServer
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from tokenwatt_site.evidence.records import RequestRecord, Status
 from tokenwatt_site.measure.exchange import Exchange, PlannedRequest
-from tokenwatt_site.records import RequestRecord, Status
 
 MS = 1_000_000
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"

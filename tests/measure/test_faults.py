@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.runs import HELD, small_spec
 from tokenwatt_site import journal
-from tokenwatt_site.claims import derive
+from tokenwatt_site.claims.derive import derive
 from tokenwatt_site.errors import EngineError
 from tokenwatt_site.measure import session
 from tokenwatt_site.measure.session import Events, measure

@@ -10,14 +10,14 @@ import pytest
 from tests.measure.stub_engine import StubEngine, serving
 from tests.support.clock import VirtualClock
 from tests.support.runs import small_spec
-from tokenwatt_site.energy import window_energy
-from tokenwatt_site.engine_log import EngineSample
+from tokenwatt_site.energy.window import window_energy
 from tokenwatt_site.errors import EngineError
+from tokenwatt_site.evidence.engine import EngineSample
+from tokenwatt_site.evidence.power import Board, PowerSample, decode_power, encode_power
 from tokenwatt_site.measure import instruments as module
 from tokenwatt_site.measure.counters import Counters
 from tokenwatt_site.measure.instruments import EngineSource, Instruments, engine_source
 from tokenwatt_site.measure.power import OpenedMeters, ScriptedDramMeter, ScriptedMeter
-from tokenwatt_site.power_log import Board, PowerSample, decode_power, encode_power
 from tokenwatt_site.spec import Spec
 
 S = 1_000_000_000

@@ -21,10 +21,10 @@ from tokenwatt_site import validity
 from tokenwatt_site.commands.measure import measure_and_sign
 from tokenwatt_site.commands.simulate import Asked, plan
 from tokenwatt_site.commands.verify import verify
+from tokenwatt_site.evidence.records import RequestRecord, Status
 from tokenwatt_site.goodput import decide, judge
 from tokenwatt_site.measure import session
 from tokenwatt_site.measure.session import Events
-from tokenwatt_site.records import RequestRecord, Status
 from tokenwatt_site.simulate.engine import Engine, Request
 from tokenwatt_site.simulate.script import Script, named
 from tokenwatt_site.simulate.server import SimulatedServer

@@ -21,6 +21,7 @@ from tests.measure.stub_engine import (
 )
 from tests.support.runs import small_spec, small_spec_dict
 from tokenwatt_site.errors import EngineError, EnvironmentProblem, ReadBackError
+from tokenwatt_site.evidence.power import Board
 from tokenwatt_site.journal import Entry
 from tokenwatt_site.measure.endpoint import EngineFacts
 from tokenwatt_site.measure.power import ScriptedMeter
@@ -31,7 +32,6 @@ from tokenwatt_site.measure.preflight import (
     require_descriptors,
     require_restart,
 )
-from tokenwatt_site.power_log import Board
 from tokenwatt_site.spec import Spec, parse_spec
 
 FACTS = EngineFacts("llama.cpp", "b1", "c0ffee", ("toy", "other"), 4096, None, None)

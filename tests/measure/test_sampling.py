@@ -6,10 +6,10 @@ from contextlib import contextmanager
 from itertools import pairwise
 
 from tests.support.clock import VirtualClock
+from tokenwatt_site.evidence.power import Board, DramSpan, PowerSample
 from tokenwatt_site.measure.clock import RunClock
 from tokenwatt_site.measure.power import PowerMeter, ScriptedDramMeter, ScriptedMeter
 from tokenwatt_site.measure.sampling import PowerSource, Sampler
-from tokenwatt_site.power_log import Board, DramSpan, PowerSample
 
 S = 1_000_000_000
 BOARDS = (Board(uuid="GPU-a", name="Toy"), Board(uuid="GPU-b", name="Toy"))

@@ -9,8 +9,8 @@ import pytest
 
 from tests.support.runs import RunBuilder
 from tests.test_goodput import record
+from tokenwatt_site.evidence.records import Status
 from tokenwatt_site.measure.searching import is_silent
-from tokenwatt_site.records import Status
 
 TRIAL = RunBuilder().trials()[0]
 ANSWERED = record()

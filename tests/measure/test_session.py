@@ -11,9 +11,8 @@ from tests.support.runs import HELD, ToyEngine, small_spec, spec_in_mode
 from tests.support.tls import Authority, tls_before
 from tests.support.tokenizer_files import metaspace
 from tokenwatt_site import journal as journal_module
-from tokenwatt_site.accuracy_log import text_digest
 from tokenwatt_site.canonical import sha256_hex
-from tokenwatt_site.claims import derive
+from tokenwatt_site.claims.derive import derive
 from tokenwatt_site.errors import (
     EngineError,
     EnvironmentProblem,
@@ -21,17 +20,18 @@ from tokenwatt_site.errors import (
     InvalidMeasurement,
     UsageError,
 )
+from tokenwatt_site.evidence.answers import text_digest
+from tokenwatt_site.evidence.power import Board
+from tokenwatt_site.evidence.records import Status
+from tokenwatt_site.evidence.under_load import SAMPLES, Compared
 from tokenwatt_site.measure import begun, searching, session, workfolder
 from tokenwatt_site.measure.client import Offered
 from tokenwatt_site.measure.endpoint import EngineFacts
 from tokenwatt_site.measure.power import ScriptedMeter, opening
 from tokenwatt_site.measure.preflight import Preflight
 from tokenwatt_site.measure.session import Events, measure
-from tokenwatt_site.power_log import Board
 from tokenwatt_site.prompts import COMMON_WORDS, Ids, prompts_of
-from tokenwatt_site.records import Status
 from tokenwatt_site.spec import SCOPES
-from tokenwatt_site.under_load_log import SAMPLES, Compared
 
 LAUNCH = {"endpoint__start": "launch"}
 ATTACH = {"endpoint__start": "attach", "endpoint__url": "http://127.0.0.1:9"}

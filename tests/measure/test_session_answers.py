@@ -11,9 +11,8 @@ import pytest
 from tests.measure.test_session import ATTACH, Lab, lab  # noqa: F401  # a fixture
 from tests.support.runs import answers_of, small_spec
 from tests.support.sums import added, scored, summing, sums
-from tokenwatt_site.accuracy_log import encode_accuracy
 from tokenwatt_site.canonical import sha256_hex
-from tokenwatt_site.claims import derive
+from tokenwatt_site.claims.derive import derive
 from tokenwatt_site.errors import (
     EngineError,
     EnvironmentProblem,
@@ -21,6 +20,7 @@ from tokenwatt_site.errors import (
     ReadBackError,
     UsageError,
 )
+from tokenwatt_site.evidence.answers import encode_accuracy
 from tokenwatt_site.measure import session
 from tokenwatt_site.measure.accuracy import sitting
 from tokenwatt_site.measure.accuracy.reference_run import Reference

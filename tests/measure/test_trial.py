@@ -7,11 +7,11 @@ import pytest
 
 from tests.support.runs import conversation_spec, small_spec
 from tokenwatt_site.errors import EnvironmentProblem
+from tokenwatt_site.evidence.records import Status
 from tokenwatt_site.journal import Journal, parse
 from tokenwatt_site.measure.client import Target
 from tokenwatt_site.measure.trial import plan_requests, run_trial
 from tokenwatt_site.prompts import Ids, Words, common_words, prompts_of, trial_key
-from tokenwatt_site.records import Status
 from tokenwatt_site.simulate.script import Script, named
 from tokenwatt_site.simulate.server import SimulatedServer
 from tokenwatt_site.simulate.text import text

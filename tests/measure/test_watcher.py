@@ -3,9 +3,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tests.measure.test_exchange import exchange
+from tokenwatt_site.evidence.records import RequestRecord, Status
 from tokenwatt_site.measure.exchange import Exchange
 from tokenwatt_site.measure.watcher import Watcher
-from tokenwatt_site.records import RequestRecord, Status
 
 MS = 1_000_000
 LATER = 1 << 62

@@ -7,15 +7,15 @@ import pytest
 
 from tests.measure.test_exchange import exchange
 from tests.support.runs import answers_of, gated_spec
-from tokenwatt_site.accuracy_log import text_digest
-from tokenwatt_site.engine_log import EngineLog, EngineSample
 from tokenwatt_site.errors import EnvironmentProblem
+from tokenwatt_site.evidence.answers import text_digest
+from tokenwatt_site.evidence.engine import EngineLog, EngineSample
+from tokenwatt_site.evidence.power import Board, DramSpan, PowerLog, PowerSample
+from tokenwatt_site.evidence.records import RequestRecord, Status, decode_requests
+from tokenwatt_site.evidence.under_load import Compared, UnderLoadLog
 from tokenwatt_site.measure.instruments import Recorded
 from tokenwatt_site.measure.workfolder import WorkFolder
 from tokenwatt_site.model_shape.document import ModelDocument, Tensor
-from tokenwatt_site.power_log import Board, DramSpan, PowerLog, PowerSample
-from tokenwatt_site.records import RequestRecord, Status, decode_requests
-from tokenwatt_site.under_load_log import Compared, UnderLoadLog
 
 
 def record() -> RequestRecord:

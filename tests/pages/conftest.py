@@ -19,11 +19,11 @@ from tests.support.runs import (
     spec_in_mode,
 )
 from tokenwatt_site.configuration import Configuration, group
+from tokenwatt_site.evidence.power import Board, PowerLog, PowerSample
+from tokenwatt_site.evidence.records import RequestRecord, Status
 from tokenwatt_site.journal import Entry
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.pages.windows import spans
-from tokenwatt_site.power_log import Board, PowerLog, PowerSample
-from tokenwatt_site.records import RequestRecord, Status
 from tokenwatt_site.run import BoardClaim, Claims, ClaimsOnlyRecord, MetricClaim
 from tokenwatt_site.trust.keyring import Keyring
 from tokenwatt_site.trust.verify import load_claims_only, verify_run

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from tests.pages.conftest import SECOND, a_long_log, number, once, told, whole, with_metrics
 from tests.pages.test_chart import rows_of
 from tokenwatt_site.configuration import Configuration
+from tokenwatt_site.evidence.power import Board, PowerLog, PowerSample
 from tokenwatt_site.pages import over_time
 from tokenwatt_site.pages.figure import Figure
 from tokenwatt_site.pages.windows import spans
-from tokenwatt_site.power_log import Board, PowerLog, PowerSample
 from tokenwatt_site.run import Outcome
 
 

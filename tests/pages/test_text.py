@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.runs import small_spec
+from tokenwatt_site.evidence.records import Status
 from tokenwatt_site.lengths import Conversation, Fixed, Traced
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.pages import text
-from tokenwatt_site.records import Status
 from tokenwatt_site.run import MetricClaim
 from tokenwatt_site.spec import Accelerator, Objective
 

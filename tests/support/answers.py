@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests.support import runs
-from tokenwatt_site.accuracy_log import FORMAT, AccuracyLog, Answer, Header, text_digest
 from tokenwatt_site.accuracy_spec import AskedTask
+from tokenwatt_site.evidence.answers import FORMAT, AccuracyLog, Answer, Header, text_digest
+from tokenwatt_site.evidence.under_load import Compared, UnderLoadLog
 from tokenwatt_site.journal import GENESIS, Entry, Event
 from tokenwatt_site.spec import Spec
 from tokenwatt_site.trials import Evidence
-from tokenwatt_site.under_load_log import Compared, UnderLoadLog
 
 ASKED = AskedTask(
     harness="lm-eval 0.4.13",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tokenwatt_site.records import RequestRecord, Status
+from tokenwatt_site.evidence.records import RequestRecord, Status
 
 
 def a_record(

@@ -13,7 +13,11 @@ from typing import Any, Literal
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tokenwatt_site.accuracy_log import (
+from tokenwatt_site.accuracy_spec import AskedTask
+from tokenwatt_site.canonical import sha256_hex
+from tokenwatt_site.claims.derive import Evidence, derive
+from tokenwatt_site.evidence.answer_flags import flags_of
+from tokenwatt_site.evidence.answers import (
     FORMAT,
     AccuracyLog,
     Answer,
@@ -23,31 +27,27 @@ from tokenwatt_site.accuracy_log import (
     kept_text,
     text_digest,
 )
-from tokenwatt_site.accuracy_spec import AskedTask
-from tokenwatt_site.answer_flags import flags_of
-from tokenwatt_site.canonical import sha256_hex
-from tokenwatt_site.claims import Evidence, derive
-from tokenwatt_site.engine_log import EngineLog, EngineSample, encode_engine
-from tokenwatt_site.evidence import store
+from tokenwatt_site.evidence.engine import EngineLog, EngineSample, encode_engine
+from tokenwatt_site.evidence.power import Board, PowerLog, PowerSample, encode_power
+from tokenwatt_site.evidence.records import RequestRecord, Status, encode_requests
+from tokenwatt_site.evidence.store import store
+from tokenwatt_site.evidence.under_load import (
+    Compared,
+    UnderLoadLog,
+    encode_under_load,
+    sampled_rows,
+)
 from tokenwatt_site.goodput import decide, judge
 from tokenwatt_site.journal import GENESIS, Entry, Event, Journal
 from tokenwatt_site.lengths import Conversation
 from tokenwatt_site.model_shape.document import ModelDocument, encode_model
-from tokenwatt_site.power_log import Board, PowerLog, PowerSample, encode_power
 from tokenwatt_site.prompts import COMMON_WORDS, SEED_RULE, Ids, Prompts, Words, common_words
-from tokenwatt_site.records import RequestRecord, Status, encode_requests
 from tokenwatt_site.run import SIMULATED_ENGINE, Conditions, Run, SelfTest, signed_bytes
 from tokenwatt_site.spec import Objective, Spec, parse_spec
 from tokenwatt_site.trace import Trace, TraceLine, encode, parse
 from tokenwatt_site.trials import Trial, read_trials
 from tokenwatt_site.trust.keyring import Keyring
 from tokenwatt_site.trust.signature import key_id, sign
-from tokenwatt_site.under_load_log import (
-    Compared,
-    UnderLoadLog,
-    encode_under_load,
-    sampled_rows,
-)
 from tokenwatt_site.validity import verdict
 from tokenwatt_site.workload import NAMED, Realisation, Workload, workload_of
 

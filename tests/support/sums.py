@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.support.runs import small_spec
-from tokenwatt_site.accuracy_log import digest_of_digests
 from tokenwatt_site.accuracy_spec import AskedTask
 from tokenwatt_site.canonical import digest
+from tokenwatt_site.evidence.answers import digest_of_digests
 from tokenwatt_site.measure.accuracy.task import Question, Reply, Score, Scores, Task
 from tokenwatt_site.spec import Spec
 

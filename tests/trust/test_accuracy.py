@@ -21,13 +21,13 @@ from tests.support.runs import (
     under_load_of,
     with_answers,
 )
-from tokenwatt_site.accuracy_log import AccuracyLog, text_digest
 from tokenwatt_site.errors import VerificationError
-from tokenwatt_site.records import RequestRecord, Status
+from tokenwatt_site.evidence.answers import AccuracyLog, text_digest
+from tokenwatt_site.evidence.records import RequestRecord, Status
+from tokenwatt_site.evidence.under_load import Compared, UnderLoadLog
 from tokenwatt_site.spec import Spec
 from tokenwatt_site.trust.keyring import Keyring
 from tokenwatt_site.trust.verify import ValidatedRun, verify_run
-from tokenwatt_site.under_load_log import Compared, UnderLoadLog
 from tokenwatt_site.workload import Realisation
 
 N = 6

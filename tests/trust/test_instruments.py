@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.claims.test_derive import evidence_of
 from tests.support.runs import RunBuilder, gpu_spec, played_counters, steady_power
-from tests.test_claims import evidence_of
-from tokenwatt_site.engine_log import EngineLog, EngineSample
 from tokenwatt_site.errors import InputError
-from tokenwatt_site.power_log import DramSpan, PowerLog, PowerSample
+from tokenwatt_site.evidence.engine import EngineLog, EngineSample
+from tokenwatt_site.evidence.power import DramSpan, PowerLog, PowerSample
 from tokenwatt_site.trials import Evidence, read_trials
 from tokenwatt_site.trust.instruments import check_engine, check_idle, check_log
 

@@ -9,8 +9,8 @@ import pytest
 
 from tests.support.runs import RunBuilder, ToyEngine, small_spec
 from tokenwatt_site.errors import InputError
+from tokenwatt_site.evidence.records import RequestRecord, Status
 from tokenwatt_site.journal import GENESIS, Entry
-from tokenwatt_site.records import RequestRecord, Status
 from tokenwatt_site.run import Run
 from tokenwatt_site.trust.plausibility import CLOCK_SLACK_NS, check_dates, check_requests
 from tokenwatt_site.workload import workload_of

@@ -20,8 +20,8 @@ from tests.support.runs import (
     trace_spec,
 )
 from tests.trust.test_verify import check, document, evidence_file, gzip, put, refused
-from tokenwatt_site.evidence import store
-from tokenwatt_site.records import RequestRecord
+from tokenwatt_site.evidence.records import RequestRecord
+from tokenwatt_site.evidence.store import store
 from tokenwatt_site.spec import Spec
 from tokenwatt_site.trace import MAX_TRACE_BYTES, Trace, TraceLine, encode, parse
 from tokenwatt_site.workload import Workload

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from tests.support.runs import gpu_spec, small_spec
-from tokenwatt_site.engine_log import EngineLog, EngineSample, encode_engine
 from tokenwatt_site.errors import InputError
+from tokenwatt_site.evidence.engine import EngineLog, EngineSample, encode_engine
+from tokenwatt_site.evidence.power import Board, PowerLog, encode_power
+from tokenwatt_site.evidence.records import encode_requests
 from tokenwatt_site.model_shape.document import ModelDocument, Tensor, headers_digest
-from tokenwatt_site.power_log import Board, PowerLog, encode_power
-from tokenwatt_site.records import encode_requests
 from tokenwatt_site.spec import NOT_RECORDED, Spec
 from tokenwatt_site.trust.roles import BESIDE, check_model, check_roles, decoded
 

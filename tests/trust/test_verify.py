@@ -36,10 +36,10 @@ from tests.support.runs import (
 )
 from tokenwatt_site.canonical import JsonValue, canonical_bytes, sha256_hex
 from tokenwatt_site.errors import InputError, VerificationError
+from tokenwatt_site.evidence.power import DramSpan
+from tokenwatt_site.evidence.records import RequestRecord, Status
 from tokenwatt_site.model_shape.document import ModelDocument
-from tokenwatt_site.power_log import DramSpan
 from tokenwatt_site.prompts import Ids, Words, common_words
-from tokenwatt_site.records import RequestRecord, Status
 from tokenwatt_site.run import RUN_SCHEMA, signed_bytes
 from tokenwatt_site.spec import Spec
 from tokenwatt_site.trust import consistency, verify

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 
-from tokenwatt_site.board_claims import HELD_BACK
+from tokenwatt_site.claims.boards import HELD_BACK
 from tokenwatt_site.commands.checks import Check
 from tokenwatt_site.measure.power.survey import Silent, Survey, Surveyed
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tokenwatt_site.accuracy_spec import NO_TASK
-from tokenwatt_site.caveats import not_recorded
+from tokenwatt_site.claims.caveats import not_recorded
 from tokenwatt_site.commands.measure import (
     RUNS_FOLDER,
     find_spec,

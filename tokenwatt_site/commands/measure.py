@@ -29,7 +29,7 @@ from tokenwatt_site.errors import (
     TokenwattError,
     UsageError,
 )
-from tokenwatt_site.evidence import EvidenceFile, fetch
+from tokenwatt_site.evidence.store import EvidenceFile, fetch
 from tokenwatt_site.files import put, put_new
 from tokenwatt_site.journal import Entry
 from tokenwatt_site.journal import parse as parse_journal

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tokenwatt_site.bandwidth import NoFigure, layout_of
+from tokenwatt_site.bandwidth.step import NoFigure, layout_of
 from tokenwatt_site.canonical import JsonValue, clean_text
 from tokenwatt_site.errors import InputError
 from tokenwatt_site.model_shape.config import describe

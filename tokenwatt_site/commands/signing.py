@@ -7,18 +7,18 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tokenwatt_site.accuracy_log import encode_accuracy
-from tokenwatt_site.claims import derive
-from tokenwatt_site.engine_log import encode_engine
-from tokenwatt_site.evidence import EvidenceFile, store
+from tokenwatt_site.claims.derive import derive
+from tokenwatt_site.evidence.answers import encode_accuracy
+from tokenwatt_site.evidence.engine import encode_engine
+from tokenwatt_site.evidence.power import encode_power
+from tokenwatt_site.evidence.records import encode_requests
+from tokenwatt_site.evidence.store import EvidenceFile, store
+from tokenwatt_site.evidence.under_load import encode_under_load
 from tokenwatt_site.journal import head
 from tokenwatt_site.measure.workfolder import Measured
 from tokenwatt_site.model_shape.document import encode_model
-from tokenwatt_site.power_log import encode_power
-from tokenwatt_site.records import encode_requests
 from tokenwatt_site.run import Run
 from tokenwatt_site.trust.signature import sign
-from tokenwatt_site.under_load_log import encode_under_load
 
 
 def signed_run(measured: Measured, target: Path, signer: Ed25519PrivateKey) -> Run:

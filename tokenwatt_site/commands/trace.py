@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import NoReturn
 
 from tokenwatt_site.canonical import load_json, read_file
-from tokenwatt_site.columns import MAX_LINE_BYTES
 from tokenwatt_site.commands.output import require_absent, write_new
 from tokenwatt_site.errors import Problem, UsageError
+from tokenwatt_site.evidence.columns import MAX_LINE_BYTES
 from tokenwatt_site.spec import MAX_ROWS
 from tokenwatt_site.trace import (
     MAX_ARRIVAL_S,

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
+from tokenwatt_site.evidence.records import RequestRecord, Status
 from tokenwatt_site.goodput import quantile
-from tokenwatt_site.records import RequestRecord, Status
 from tokenwatt_site.run import SelfTest
 from tokenwatt_site.spec import Spec
 from tokenwatt_site.validity import (

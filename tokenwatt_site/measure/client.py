@@ -23,13 +23,13 @@ from pathlib import Path
 from typing import Literal
 
 from tokenwatt_site.canonical import clean_text
+from tokenwatt_site.evidence.records import RequestRecord, Status
 from tokenwatt_site.measure.connection import EXHAUSTED, ClockPair, Connection, Target
 from tokenwatt_site.measure.credential import hide
 from tokenwatt_site.measure.exchange import Exchange, PlannedRequest
 from tokenwatt_site.measure.pool import WRITABLE, Pool
 from tokenwatt_site.measure.readlog import ReadLog
 from tokenwatt_site.measure.watcher import Watch, Watcher
-from tokenwatt_site.records import RequestRecord, Status
 
 __all__ = ["Offered", "PlannedRequest", "Target", "offer"]
 

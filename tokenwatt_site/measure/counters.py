@@ -23,8 +23,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from tokenwatt_site.engine_log import EngineSample
 from tokenwatt_site.errors import InputError
+from tokenwatt_site.evidence.engine import EngineSample
 from tokenwatt_site.measure.prometheus import Metrics, Sample, parse
 
 Column: TypeAlias = Literal[

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tokenwatt_site.evidence.records import RequestRecord, Status
 from tokenwatt_site.measure.answer_text import TextParser
 from tokenwatt_site.measure.framing import ResponseFraming
 from tokenwatt_site.measure.stream import StreamParser, StreamSummary, error_text
-from tokenwatt_site.records import RequestRecord, Status
 
 _MAX_PLAIN_BYTES = 64 << 10
 

@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
-from tokenwatt_site.engine_log import COUNTERS, EngineLog, EngineSample
+from tokenwatt_site.energy.idle import MIN_IDLE_S
 from tokenwatt_site.errors import EngineError
-from tokenwatt_site.idle import MIN_IDLE_S
+from tokenwatt_site.evidence.engine import COUNTERS, EngineLog, EngineSample
+from tokenwatt_site.evidence.power import Board, PowerLog, PowerSample
 from tokenwatt_site.measure.clock import Clock
 from tokenwatt_site.measure.control import request
 from tokenwatt_site.measure.counters import Counters
 from tokenwatt_site.measure.power import MAX_RATE_HZ, OpenedMeters, PowerMeter
 from tokenwatt_site.measure.sampling import PowerSource, Sampler
-from tokenwatt_site.power_log import Board, PowerLog, PowerSample
 from tokenwatt_site.spec import Spec
 
 FIRST_READING_S = 15.0

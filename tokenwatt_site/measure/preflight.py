@@ -11,12 +11,12 @@ from pathlib import Path
 from tokenwatt_site import accelerators
 from tokenwatt_site.canonical import clean_text
 from tokenwatt_site.errors import EngineError, EnvironmentProblem, Problem, ReadBackError
+from tokenwatt_site.evidence.power import LIMIT_WITHIN_W, Board
 from tokenwatt_site.journal import Entry
 from tokenwatt_site.measure.descriptors import allow
 from tokenwatt_site.measure.endpoint import EngineFacts, Prober, Reply
 from tokenwatt_site.measure.instruments import merged_boards
 from tokenwatt_site.measure.power import PowerMeter
-from tokenwatt_site.power_log import LIMIT_WITHIN_W, Board
 from tokenwatt_site.run import ReadBack
 from tokenwatt_site.spec import GPU_SCOPES, NOT_RECORDED, Accelerator, Protocol, Spec
 

@@ -12,9 +12,9 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Literal, Protocol, TypeAlias
 
+from tokenwatt_site.evidence.power import DramSpan, PowerSample, impossible
 from tokenwatt_site.measure.clock import Clock
 from tokenwatt_site.measure.power.meter import DramMeter, PowerMeter
-from tokenwatt_site.power_log import DramSpan, PowerSample, impossible
 
 
 class Source(Protocol):

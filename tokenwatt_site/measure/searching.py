@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tokenwatt_site.errors import EngineError, InvalidMeasurement, Problem
+from tokenwatt_site.evidence.records import Status
 from tokenwatt_site.goodput import bracket
 from tokenwatt_site.journal import Entry
 from tokenwatt_site.measure import search
@@ -18,7 +19,6 @@ from tokenwatt_site.measure.instruments import Instruments
 from tokenwatt_site.measure.trial import Progress, run_trial
 from tokenwatt_site.measure.workfolder import WorkFolder
 from tokenwatt_site.prompts import Prompts
-from tokenwatt_site.records import Status
 from tokenwatt_site.run import SelfTest
 from tokenwatt_site.spec import Spec
 from tokenwatt_site.trials import Trial, read_trials

@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from tokenwatt_site.errors import EnvironmentProblem, Problem
+from tokenwatt_site.evidence.records import RequestRecord
 from tokenwatt_site.measure.capacity import (
     FIRST_NS,
     AnswerShape,
@@ -32,7 +33,6 @@ from tokenwatt_site.measure.capacity import (
 )
 from tokenwatt_site.measure.client import PlannedRequest, Target, offer
 from tokenwatt_site.measure.descriptors import allow
-from tokenwatt_site.records import RequestRecord
 from tokenwatt_site.run import SelfTest
 from tokenwatt_site.spec import Spec
 from tokenwatt_site.validity import Tolerances

@@ -20,6 +20,7 @@ from tokenwatt_site.errors import (
     Problem,
     UsageError,
 )
+from tokenwatt_site.evidence.under_load import sampled_rows
 from tokenwatt_site.measure.accuracy.loaded import compare_alone
 from tokenwatt_site.measure.accuracy.reference_run import Reference
 from tokenwatt_site.measure.accuracy.sitting import (
@@ -52,7 +53,6 @@ from tokenwatt_site.prompts import Words, trial_key
 from tokenwatt_site.run import ReadBack
 from tokenwatt_site.spec import Spec
 from tokenwatt_site.trace import Trace
-from tokenwatt_site.under_load_log import sampled_rows
 from tokenwatt_site.validity import require_playable
 from tokenwatt_site.workload import workload_of
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tokenwatt_site.evidence.records import RequestRecord, Status
 from tokenwatt_site.goodput import Outcome, Tally, decide
 from tokenwatt_site.measure.client import Offered, PlannedRequest, Target, offer
 from tokenwatt_site.measure.endpoint import request_body
 from tokenwatt_site.prompts import Prompts, trial_key
-from tokenwatt_site.records import RequestRecord, Status
 from tokenwatt_site.spec import Objective, Spec
 from tokenwatt_site.workload import Realisation
 

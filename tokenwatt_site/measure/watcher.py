@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Protocol, TypeAlias
 
+from tokenwatt_site.evidence.records import RequestRecord
 from tokenwatt_site.measure.exchange import Exchange
-from tokenwatt_site.records import RequestRecord
 
 Watch: TypeAlias = Callable[[int, Sequence[RequestRecord], Sequence[RequestRecord]], bool]
 """(now_ns, records that became final since the last call, records of open requests) -> stop?"""

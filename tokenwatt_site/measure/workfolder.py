@@ -17,27 +17,32 @@ from pathlib import Path
 from typing import Self
 
 from tokenwatt_site import __version__
-from tokenwatt_site.accuracy_log import AccuracyLog, decode_accuracy, encode_accuracy
 from tokenwatt_site.canonical import canonical_bytes, read_file
-from tokenwatt_site.engine_log import EngineLog, decode_engine, encode_engine
 from tokenwatt_site.errors import EnvironmentProblem, Problem
-from tokenwatt_site.evidence import MAX_EVIDENCE_BYTES
-from tokenwatt_site.journal import Event, Journal
-from tokenwatt_site.measure.instruments import Recorded
-from tokenwatt_site.model_shape.document import ModelDocument, decode_model, encode_model
-from tokenwatt_site.power_log import Board, PowerLog, decode_power, encode_power
-from tokenwatt_site.records import RequestRecord, RequestWriter, decode_requests, encode_requests
-from tokenwatt_site.run import Conditions, ReadBack
-from tokenwatt_site.spec import Spec
-from tokenwatt_site.trace import MAX_TRACE_BYTES, Trace
-from tokenwatt_site.trace import parse as parse_trace
-from tokenwatt_site.trials import Evidence, Told
-from tokenwatt_site.under_load_log import (
+from tokenwatt_site.evidence.answers import AccuracyLog, decode_accuracy, encode_accuracy
+from tokenwatt_site.evidence.engine import EngineLog, decode_engine, encode_engine
+from tokenwatt_site.evidence.power import Board, PowerLog, decode_power, encode_power
+from tokenwatt_site.evidence.records import (
+    RequestRecord,
+    RequestWriter,
+    decode_requests,
+    encode_requests,
+)
+from tokenwatt_site.evidence.store import MAX_EVIDENCE_BYTES
+from tokenwatt_site.evidence.under_load import (
     Compared,
     UnderLoadLog,
     decode_under_load,
     encode_under_load,
 )
+from tokenwatt_site.journal import Event, Journal
+from tokenwatt_site.measure.instruments import Recorded
+from tokenwatt_site.model_shape.document import ModelDocument, decode_model, encode_model
+from tokenwatt_site.run import Conditions, ReadBack
+from tokenwatt_site.spec import Spec
+from tokenwatt_site.trace import MAX_TRACE_BYTES, Trace
+from tokenwatt_site.trace import parse as parse_trace
+from tokenwatt_site.trials import Evidence, Told
 
 MIN_FREE_BYTES = 64 << 20
 TRACE_FILE = "trace.jsonl"

@@ -19,8 +19,8 @@ from tokenwatt_site.canonical import (
     load_json,
     sha256_hex,
 )
-from tokenwatt_site.columns import PLAIN_INTEGER, json_lines, require_format
 from tokenwatt_site.errors import InputError, Problem
+from tokenwatt_site.evidence.columns import PLAIN_INTEGER, json_lines, require_format
 
 # History of the format. 1: first.
 MODEL_FORMAT = "tokenwatt/model/1"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tokenwatt_site.power_caveats import GAIN_ERROR_PERCENT
+from tokenwatt_site.claims.power_caveats import GAIN_ERROR_PERCENT
 from tokenwatt_site.spec import PowerScope, PowerSensor, PowerSource
 
 POWER: dict[PowerScope, str] = {

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tokenwatt_site.energy_claims import ENERGY_KEY, ENERGY_KEYS
+from tokenwatt_site.claims.energy import ENERGY_KEY, ENERGY_KEYS
+from tokenwatt_site.claims.pooled import absent
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.pages import text
-from tokenwatt_site.pooled import absent
 from tokenwatt_site.run import Claims, Level, MetricClaim, Outcome
 
 WORDS: dict[Level, str] = {

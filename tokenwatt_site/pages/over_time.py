@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from tokenwatt_site.configuration import Configuration
-from tokenwatt_site.energy import MAX_GAP_PERIODS
+from tokenwatt_site.energy.window import MAX_GAP_PERIODS
+from tokenwatt_site.evidence.power import Board, PowerLog, PowerSample
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.pages import instruments, outcomes, text
 from tokenwatt_site.pages.figure import Figure, Table
 from tokenwatt_site.pages.time_chart import MOST_PANELS, Frame, Line, over_time
 from tokenwatt_site.pages.windows import Span, Spans, spans
-from tokenwatt_site.power_log import Board, PowerLog, PowerSample
 from tokenwatt_site.run import MetricClaim
 
 MOST_POINTS = 360

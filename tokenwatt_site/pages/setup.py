@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from tokenwatt_site.accuracy_spec import AskedTask
-from tokenwatt_site.caveats import not_recorded
+from tokenwatt_site.claims.caveats import not_recorded
 from tokenwatt_site.pages import answers, instruments, text
 from tokenwatt_site.run import ReadBack
 from tokenwatt_site.spec import NOT_RECORDED, Setup

@@ -175,11 +175,11 @@ _FAILURES = {
     "short_output": ("short output", "short outputs"),
     "not_sent": ("not sent", "not sent"),
 }
-"""`evidence.Status` in lower case -> (words for one, words for several)."""
+"""`records.Status` in lower case -> (words for one, words for several)."""
 
 
 def failures(counts: Mapping[str, int]) -> str:
-    """Such as "8 HTTP errors, 2 disconnected", from counts by `evidence.Status` in lower case."""
+    """Such as "8 HTTP errors, 2 disconnected", from counts by `records.Status` in lower case."""
     return ", ".join(f"{n:,} {_FAILURES[s][n != 1]}" for s, n in counts.items()) or "none"
 
 

@@ -11,25 +11,25 @@ from typing import Annotated
 
 from pydantic import Field, ValidationError
 
-from tokenwatt_site.accuracy_log import (
+from tokenwatt_site.accuracy_spec import AccuracyGate
+from tokenwatt_site.errors import InputError, Problem
+from tokenwatt_site.evidence.answer_flags import flags_of
+from tokenwatt_site.evidence.answers import (
     Answer,
     digest_of_digests,
     original_text,
     text_digest,
 )
-from tokenwatt_site.accuracy_spec import AccuracyGate
-from tokenwatt_site.answer_flags import flags_of
-from tokenwatt_site.errors import InputError, Problem
+from tokenwatt_site.evidence.records import Status
+from tokenwatt_site.evidence.under_load import Compared, sampled_rows
 from tokenwatt_site.goodput import bracket
 from tokenwatt_site.journal import Entry
-from tokenwatt_site.records import Status
 from tokenwatt_site.run import Run
 from tokenwatt_site.schema import Model, Sha256
 from tokenwatt_site.spec import Spec
 from tokenwatt_site.trials import Evidence, Trial
 from tokenwatt_site.trust.difference import expect_equal
 from tokenwatt_site.trust.sittings import AnswersTold, answers_told
-from tokenwatt_site.under_load_log import Compared, sampled_rows
 from tokenwatt_site.validity import verdict
 
 

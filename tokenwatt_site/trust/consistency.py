@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from tokenwatt_site.energy.idle import IdleSpan
 from tokenwatt_site.errors import InputError, Problem
-from tokenwatt_site.idle import IdleSpan
 from tokenwatt_site.journal import Entry
 from tokenwatt_site.prompts import SEED_RULE, Ids, prompts_of
 from tokenwatt_site.run import Run

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from tokenwatt_site import accelerators
-from tokenwatt_site.engine_log import COUNTERS, EngineLog
+from tokenwatt_site.energy.idle import MIN_IDLE_S, IdleSpan
 from tokenwatt_site.errors import InputError, Problem
-from tokenwatt_site.idle import MIN_IDLE_S, IdleSpan
+from tokenwatt_site.evidence.engine import COUNTERS, EngineLog
+from tokenwatt_site.evidence.power import LIMIT_WITHIN_W, MOST_DRAM_PPM, PowerLog, impossible
 from tokenwatt_site.journal import Entry
-from tokenwatt_site.power_log import LIMIT_WITHIN_W, MOST_DRAM_PPM, PowerLog, impossible
 from tokenwatt_site.run import Run
 from tokenwatt_site.spec import GPU_SCOPES, SCOPES, Accelerator
 from tokenwatt_site.trials import Evidence, Trial

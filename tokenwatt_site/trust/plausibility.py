@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 from tokenwatt_site.errors import InputError, Problem
+from tokenwatt_site.evidence.records import RequestRecord, Status
 from tokenwatt_site.journal import Entry
-from tokenwatt_site.records import RequestRecord, Status
 from tokenwatt_site.run import Run
 from tokenwatt_site.trials import Trial
 from tokenwatt_site.trust.difference import expect_equal

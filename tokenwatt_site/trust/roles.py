@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-from tokenwatt_site.accuracy_log import decode_accuracy
-from tokenwatt_site.engine_log import decode_engine
 from tokenwatt_site.errors import InputError, Problem
+from tokenwatt_site.evidence.answers import decode_accuracy
+from tokenwatt_site.evidence.engine import decode_engine
+from tokenwatt_site.evidence.power import decode_power
+from tokenwatt_site.evidence.records import decode_requests
+from tokenwatt_site.evidence.under_load import decode_under_load
 from tokenwatt_site.model_shape.document import ModelDocument, decode_model, headers_digest
-from tokenwatt_site.power_log import decode_power
-from tokenwatt_site.records import decode_requests
 from tokenwatt_site.spec import NOT_RECORDED, Spec
 from tokenwatt_site.trace import Trace
 from tokenwatt_site.trials import Evidence
 from tokenwatt_site.trust.difference import expect_equal
-from tokenwatt_site.under_load_log import decode_under_load
 
 REQUIRED_ROLES = frozenset({"journal", "requests"})
 OTHER_ROLES = frozenset(

@@ -58,9 +58,9 @@ from tokenwatt_site.canonical import (
     read_file,
     sha256_hex,
 )
-from tokenwatt_site.claims import Evidence, derive
+from tokenwatt_site.claims.derive import Evidence, derive
 from tokenwatt_site.errors import InputError, Problem, TokenwattError, VerificationError
-from tokenwatt_site.evidence import fetch
+from tokenwatt_site.evidence.store import fetch
 from tokenwatt_site.journal import head, parse
 from tokenwatt_site.run import (
     RUN_SCHEMA,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokenwatt_site.accuracy_log import MAX_ANSWER_CHARS
 from tokenwatt_site.errors import EngineError
+from tokenwatt_site.evidence.answers import MAX_ANSWER_CHARS
 from tokenwatt_site.measure.accuracy.completion import Said, read_text, refused, text_body
 
 USAGE = {"prompt_tokens": 5, "completion_tokens": 3}

@@ -10,19 +10,19 @@ import pytest
 
 from tests.simulate.test_engine import engine
 from tests.support.runs import small_spec
-from tokenwatt_site.accuracy_log import text_digest
 from tokenwatt_site.errors import EngineError
+from tokenwatt_site.evidence.answers import text_digest
+from tokenwatt_site.evidence.records import Status
+from tokenwatt_site.evidence.under_load import Compared, sampled_rows
 from tokenwatt_site.measure.accuracy.loaded import compare_alone
 from tokenwatt_site.measure.client import Target
 from tokenwatt_site.measure.trial import plan_requests, run_trial
 from tokenwatt_site.prompts import Ids, Prompts, common_words, trial_key
-from tokenwatt_site.records import Status
 from tokenwatt_site.simulate.script import Script, named
 from tokenwatt_site.simulate.server import SimulatedServer
 from tokenwatt_site.simulate.text import text
 from tokenwatt_site.simulate.truth import Served
 from tokenwatt_site.spec import Spec
-from tokenwatt_site.under_load_log import Compared, sampled_rows
 from tokenwatt_site.workload import Realisation, workload_of
 
 NONCE = "ab" * 32

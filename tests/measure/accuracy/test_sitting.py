@@ -12,8 +12,8 @@ import pytest
 from tests.measure.stub_engine import StubEngine, as_json, serving
 from tests.support.answering import Answering, prompt_of, refusal
 from tests.support.sums import added, scored, summing, sums
-from tokenwatt_site.accuracy_log import AccuracyLog, Answer, text_digest
 from tokenwatt_site.errors import EngineError, EnvironmentProblem
+from tokenwatt_site.evidence.answers import AccuracyLog, Answer, text_digest
 from tokenwatt_site.journal import Entry, Journal
 from tokenwatt_site.measure.accuracy import asking
 from tokenwatt_site.measure.accuracy.sitting import (

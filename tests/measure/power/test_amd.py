@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from tests.support.amdsmi import RESOLUTION_UJ, Die, FakeAmdsmi
 from tokenwatt_site.errors import EnvironmentProblem
+from tokenwatt_site.evidence.power import PowerSample
 from tokenwatt_site.measure.power.amd import AmdMeter, AmdUnavailable, accumulated_mj
-from tokenwatt_site.power_log import PowerSample
 
 
 def opened(fake: FakeAmdsmi) -> AmdMeter:

@@ -9,12 +9,12 @@ import pytest
 from tests.measure.stub_engine import StubEngine, endless, hanging, serving
 from tests.support.exporter import Exporter, exporting
 from tokenwatt_site.errors import InputError
+from tokenwatt_site.evidence.power import PowerSample
 from tokenwatt_site.measure.engine import free_port
 from tokenwatt_site.measure.instruments import merged_boards
 from tokenwatt_site.measure.power import dcgm
 from tokenwatt_site.measure.power.dcgm import DcgmMeter, ExporterUnavailable
 from tokenwatt_site.measure.power.meter import PowerMeter
-from tokenwatt_site.power_log import PowerSample
 
 S = 1_000_000_000
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tokenwatt_site.evidence.power import Board
 from tokenwatt_site.measure.power.exporters import (
     Exported,
     Reading,
@@ -13,7 +14,6 @@ from tokenwatt_site.measure.power.exporters import (
 )
 from tokenwatt_site.measure.power.families import DIALECTS
 from tokenwatt_site.measure.prometheus import parse
-from tokenwatt_site.power_log import Board
 
 A100 = "GPU-7099682b-a20d-2bcc-74ab-b9060454d81e"
 MASKED = "GPU-00000000-0000-0000-0000-000000000000"

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from dataclasses import fields
 
+from tokenwatt_site.evidence.power import Board
 from tokenwatt_site.measure.power.exporters import Reading
 from tokenwatt_site.measure.power.families import DIALECTS
-from tokenwatt_site.power_log import Board
 
 
 def test_a_family_belongs_to_one_dialect_and_means_one_thing() -> None:

@@ -23,9 +23,9 @@ from tests.support.nvml import (
 )
 from tests.support.nvml.fixtures import Scripted
 from tokenwatt_site.commands.simulate import Asked, plan
-from tokenwatt_site.energy import window_energy
+from tokenwatt_site.energy.window import window_energy
+from tokenwatt_site.evidence.power import DramSpan, PowerLog, PowerSample
 from tokenwatt_site.measure.power.nvml import NvmlMeter
-from tokenwatt_site.power_log import DramSpan, PowerLog, PowerSample
 from tokenwatt_site.simulate.engine import Engine, Request
 from tokenwatt_site.simulate.power import Draw, PowerModel
 from tokenwatt_site.simulate.virtual import play

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from tokenwatt_site.evidence.power import Board, DramSpan
 from tokenwatt_site.measure.power import DramMeter, ScriptedDramMeter, ScriptedMeter
-from tokenwatt_site.power_log import Board, DramSpan
 
 BOARDS = (Board(uuid="GPU-a", name="Toy"), Board(uuid="GPU-b", name="Toy"))
 

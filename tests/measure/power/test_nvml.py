@@ -25,13 +25,13 @@ from tests.support.nvml import (
     steady,
 )
 from tests.support.nvml.fixtures import Scripted
-from tokenwatt_site.energy import window_energy
+from tokenwatt_site.energy.window import window_energy
 from tokenwatt_site.errors import ReadBackError
+from tokenwatt_site.evidence.power import Board, PowerLog, PowerSample
 from tokenwatt_site.measure.clock import RunClock
 from tokenwatt_site.measure.power.binding import Nvml
 from tokenwatt_site.measure.power.nvml import AVERAGE_NS, NvmlMeter, NvmlUnavailable, open_meter
 from tokenwatt_site.measure.sampling import PowerSource, Sampler
-from tokenwatt_site.power_log import Board, PowerLog, PowerSample
 
 SECOND = 1_000_000_000
 

@@ -12,9 +12,9 @@ from tests.support.nvml import ScriptedBoard
 from tests.support.nvml.fixtures import Scripted
 from tests.support.runs import small_spec
 from tokenwatt_site.errors import EnvironmentProblem, Problem, ReadBackError, UsageError
+from tokenwatt_site.evidence.power import Board
 from tokenwatt_site.measure.power import Boards, PowerMeter, ScriptedMeter, open_meters, opening
 from tokenwatt_site.measure.power.rapl import RaplMeter
-from tokenwatt_site.power_log import Board
 from tokenwatt_site.spec import Instrument, Spec
 
 NODE_1 = {"sensor": "dcgm", "url": "http://node-1:9400/metrics"}

@@ -9,8 +9,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tokenwatt_site.errors import EnvironmentProblem
+from tokenwatt_site.evidence.power import PowerSample
 from tokenwatt_site.measure.power.rapl import MOST_W, RaplMeter, RaplUnavailable, WrappingCounter
-from tokenwatt_site.power_log import PowerSample
 
 SECOND = 1_000_000_000
 RANGE = 262_143_328_850

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from tests.support.redfish import Controller, controller
 from tests.support.tls import Authority, tls_before
 from tokenwatt_site.errors import EnvironmentProblem
+from tokenwatt_site.evidence.power import PowerSample
 from tokenwatt_site.measure.credential import Login
 from tokenwatt_site.measure.engine import free_port
 from tokenwatt_site.measure.power.redfish import Reading, RedfishMeter, RedfishUnavailable, tell
-from tokenwatt_site.power_log import PowerSample
 
 SECOND = 1_000_000_000
 MINUTE = 60 * SECOND

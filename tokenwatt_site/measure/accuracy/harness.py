@@ -20,9 +20,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tokenwatt_site.accuracy_log import digest_of_digests
 from tokenwatt_site.canonical import JsonValue, canonical_bytes, digest, text_fault
 from tokenwatt_site.errors import Problem, UsageError
+from tokenwatt_site.evidence.answers import digest_of_digests
 from tokenwatt_site.measure.accuracy import local
 from tokenwatt_site.measure.accuracy.splits import read_split
 

@@ -12,14 +12,14 @@ from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
-from tokenwatt_site.accuracy_log import text_digest
 from tokenwatt_site.errors import EngineError, Problem
+from tokenwatt_site.evidence.answers import text_digest
+from tokenwatt_site.evidence.records import Status
+from tokenwatt_site.evidence.under_load import Compared, sampled_rows
 from tokenwatt_site.measure.client import PlannedRequest, Target, offer
 from tokenwatt_site.measure.trial import plan_requests
 from tokenwatt_site.prompts import Prompts, trial_key
-from tokenwatt_site.records import Status
 from tokenwatt_site.spec import Spec
-from tokenwatt_site.under_load_log import Compared, sampled_rows
 from tokenwatt_site.workload import Realisation
 
 MAX_TRIES = 2

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tokenwatt_site.accuracy_log import AccuracyLog
 from tokenwatt_site.canonical import JsonValue
+from tokenwatt_site.evidence.answers import AccuracyLog
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from tokenwatt_site.accuracy_log import FORMAT, AccuracyLog, Answer, Header, kept_text, text_digest
-from tokenwatt_site.answer_flags import flags_of
 from tokenwatt_site.errors import EngineError
+from tokenwatt_site.evidence.answer_flags import flags_of
+from tokenwatt_site.evidence.answers import (
+    FORMAT,
+    AccuracyLog,
+    Answer,
+    Header,
+    kept_text,
+    text_digest,
+)
 from tokenwatt_site.journal import Entry, Journal
 from tokenwatt_site.measure.accuracy.asking import ask
 from tokenwatt_site.measure.accuracy.probe import require_answerable

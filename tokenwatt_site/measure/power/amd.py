@@ -22,8 +22,8 @@ from typing import Any
 
 from tokenwatt_site.canonical import clean_text
 from tokenwatt_site.errors import EnvironmentProblem, Problem
+from tokenwatt_site.evidence.power import Board, PowerSample
 from tokenwatt_site.measure.power.amd_output import MOST_W, told, watts_mw, whole
-from tokenwatt_site.power_log import Board, PowerSample
 from tokenwatt_site.spec import PowerScope, PowerSensor
 
 CHECK_S = 1.0

@@ -19,11 +19,11 @@ from dataclasses import replace
 from pydantic import ValidationError
 
 from tokenwatt_site.errors import EngineError, EnvironmentProblem, InputError, Problem
+from tokenwatt_site.evidence.power import Board, PowerSample
 from tokenwatt_site.measure.control import Peer, request
 from tokenwatt_site.measure.power.exporters import Exported, Reading, exported
 from tokenwatt_site.measure.power.families import FAMILIES
 from tokenwatt_site.measure.prometheus import MAX_BYTES, parse
-from tokenwatt_site.power_log import Board, PowerSample
 from tokenwatt_site.spec import PowerScope, PowerSensor
 
 _DEADLINE_S = 2.5

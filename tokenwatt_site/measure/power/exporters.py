@@ -9,15 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tokenwatt_site.canonical import clean_text
+from tokenwatt_site.evidence.power import Board
 from tokenwatt_site.measure.power.families import DIALECTS, Dialect, Names, Quantity
 from tokenwatt_site.measure.prometheus import Metrics, Sample
-from tokenwatt_site.power_log import Board
 from tokenwatt_site.spec import PowerScope, PowerSensor
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One board in one scrape, as in `power_log.PowerSample`; None: no reading."""
+    """One board in one scrape, as in `evidence.power.PowerSample`; None: no reading."""
 
     power_mw: int | None
     energy_mj: int | None

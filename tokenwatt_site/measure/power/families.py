@@ -66,8 +66,8 @@ class Dialect:
         exporter: what it is called.
         sensor: what it asks itself, as in `spec.PowerSource`.
         readings: by the fields of `exporters.Reading`.
-        limits: by the fields of `power_log.Board`.
-        switches: families of 0 and 1, by the fields of `power_log.Board`.
+        limits: by the fields of `evidence.power.Board`.
+        switches: families of 0 and 1, by the fields of `evidence.power.Board`.
         uuid: labels by which a board is known.
         name: labels of its name.
         driver: labels of the driver's version.

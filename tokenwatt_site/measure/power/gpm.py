@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tokenwatt_site.evidence.power import DramSpan
 from tokenwatt_site.measure.power.binding import Nvml
-from tokenwatt_site.power_log import DramSpan
 
 LEAST_NS = 200_000_000
 """Samples nearer to each other say nothing: 100 ms is a hard limit of Hopper (NVIDIA/DCGM#310)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias, runtime_checkable
 
-from tokenwatt_site.power_log import Board, DramSpan, PowerSample
+from tokenwatt_site.evidence.power import Board, DramSpan, PowerSample
 from tokenwatt_site.spec import PowerScope, PowerSensor
 
 MAX_RATE_HZ = 1.0

@@ -20,10 +20,10 @@ from typing import Any
 
 from tokenwatt_site.canonical import clean_text
 from tokenwatt_site.errors import Problem
+from tokenwatt_site.evidence.power import Board, DramSpan, PowerSample
 from tokenwatt_site.measure.power.binding import Nvml, NvmlUnavailable
 from tokenwatt_site.measure.power.gpm import Traffic
 from tokenwatt_site.measure.power.selection import Chosen, Present, choose
-from tokenwatt_site.power_log import Board, DramSpan, PowerSample
 from tokenwatt_site.spec import PowerScope, PowerSensor
 
 __all__ = ["NvmlMeter", "NvmlUnavailable", "everything", "open_meter"]

@@ -16,6 +16,7 @@ from queue import Empty, SimpleQueue
 from types import MappingProxyType
 
 from tokenwatt_site.errors import EnvironmentProblem, Problem, ReadBackError, UsageError
+from tokenwatt_site.evidence.power import Board, PowerSample
 from tokenwatt_site.measure.credential import Login
 from tokenwatt_site.measure.power.amd import AmdMeter
 from tokenwatt_site.measure.power.dcgm import DcgmMeter
@@ -24,7 +25,6 @@ from tokenwatt_site.measure.power.meter import PowerMeter
 from tokenwatt_site.measure.power.nvml import open_meter
 from tokenwatt_site.measure.power.rapl import RaplMeter
 from tokenwatt_site.measure.power.redfish import RedfishMeter
-from tokenwatt_site.power_log import Board, PowerSample
 from tokenwatt_site.spec import GPU_SCOPES, Instrument, PowerSensor, Spec
 
 OPENING_S = 60.0

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from tokenwatt_site.canonical import clean_text
 from tokenwatt_site.errors import EnvironmentProblem, Problem
-from tokenwatt_site.power_log import Board, PowerSample
+from tokenwatt_site.evidence.power import Board, PowerSample
 from tokenwatt_site.spec import PowerScope, PowerSensor
 
 MOST_W = 2000

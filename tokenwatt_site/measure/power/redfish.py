@@ -30,9 +30,9 @@ from urllib.parse import urlsplit
 
 from tokenwatt_site.canonical import clean_text
 from tokenwatt_site.errors import EngineError, EnvironmentProblem, Problem, UsageError
+from tokenwatt_site.evidence.power import Board, PowerSample
 from tokenwatt_site.measure.control import Peer, request, require_address
 from tokenwatt_site.measure.credential import Login
-from tokenwatt_site.power_log import Board, PowerSample
 from tokenwatt_site.spec import PowerScope, PowerSensor
 
 Resource = Mapping[str, object]

@@ -13,11 +13,11 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
+from tokenwatt_site.evidence.power import Board, PowerSample
 from tokenwatt_site.measure.power.binding import NvmlUnavailable
 from tokenwatt_site.measure.power.gpm import LEAST_NS
 from tokenwatt_site.measure.power.nvml import NvmlMeter
 from tokenwatt_site.measure.power.selection import Chosen, Present
-from tokenwatt_site.power_log import Board, PowerSample
 from tokenwatt_site.spec import PowerScope
 
 BURST_S = 2.0

@@ -1,0 +1,1 @@
+"""Joules of a window, watts without load, and whether they were steady. Pure."""

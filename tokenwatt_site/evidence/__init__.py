@@ -1,0 +1,1 @@
+"""Files of evidence: one module for each format, and what they share."""
