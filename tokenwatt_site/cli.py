@@ -215,7 +215,7 @@ def measure(
 def _print_summary(run: Run) -> None:
     for metric in run.claims.metrics:
         if metric.value is None:
-            _tell(f"  {metric.label}: not measured ({metric.reason})")
+            _tell(f"  {metric.label}: no number ({metric.reason})")
         else:
             _tell(f"  {metric.label}: {metric.value:,.4g} {METRICS[metric.key].unit}")
     for answers in run.claims.accuracy:
