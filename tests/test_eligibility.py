@@ -142,7 +142,8 @@ def gated(folder: Path, driver: str, answered: list[bool], **changes: Any) -> Va
     role = "candidate" if changes else "baseline"
     spec = gated_spec(400, max_drop_points=5.0, role=role, setup__driver=driver)
     builder = RunBuilder(spec=spec, accuracy=answers_of(spec, answered), **changes)
-    return verify_run(builder.write(folder), root=folder, keyring=Keyring())
+    keyring = keyring_of(folder / "keys", a_key())
+    return verify_run(builder.write(folder), root=folder, keyring=keyring)
 
 
 def against(reference: ValidatedRun) -> dict[str, Any]:
@@ -178,6 +179,17 @@ def test_a_gate_that_was_passed_counts_where_the_reference_is_here(
     assert text(of(run), "accuracy") == (
         f"the accuracy gate was passed against run {baseline.run_id}, which is not here with these"
         " answers"
+    )
+
+
+def test_a_gate_passed_against_a_run_of_an_unknown_signer_does_not_count(
+    tmp_path: Path, baseline: ValidatedRun
+) -> None:
+    run = gated(tmp_path, "three", right(359), **against(baseline))
+    root = baseline.path.parent
+    stranger = verify_run(baseline.path, root=root, keyring=Keyring())
+    assert text(of(run, stranger), "accuracy") == (
+        f"the accuracy gate was passed against run {baseline.run_id}, whose key is not registered"
     )
 
 

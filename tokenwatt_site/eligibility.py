@@ -9,6 +9,8 @@ from typing import Literal, TypeAlias
 from tokenwatt_site.claims.caveats import not_recorded
 from tokenwatt_site.configuration import Configuration
 from tokenwatt_site.metrics import METRICS
+from tokenwatt_site.run import GateClaim
+from tokenwatt_site.trust.verify import ValidatedRun
 
 Code: TypeAlias = Literal[
     "simulated",
@@ -70,20 +72,23 @@ def _all(configuration: Configuration) -> Iterator[tuple[Code, str]]:
 
 
 def _accuracy(configuration: Configuration) -> Iterator[tuple[Code, str]]:
-    """A gate that was passed counts where the reference's own run can be looked at, and passed."""
-    gate, reference = configuration.claims.gate, configuration.reference
-    if gate.outcome not in {"passed", "reference"}:
+    gate = configuration.claims.gate
+    if gate.outcome == "passed":
+        if why := _why_no_reference(gate, configuration.reference):
+            yield "accuracy", why
+    elif gate.outcome != "reference":
         yield "accuracy", gate.text
-    elif gate.outcome == "passed" and reference is None:
-        yield (
-            "accuracy",
-            (
-                f"the accuracy gate was passed against run {gate.reference_run}, which is not here"
-                " with these answers"
-            ),
-        )
-    elif reference is not None and reference.claims.gate.outcome in {"failed", "inconclusive"}:
-        yield (
-            "accuracy",
-            f"the run whose answers were compared with did not pass: {reference.claims.gate.text}",
-        )
+
+
+def _why_no_reference(gate: GateClaim, reference: ValidatedRun | None) -> str | None:
+    """Say why what a gate was passed against does not count; None: it does."""
+    against = f"the accuracy gate was passed against run {gate.reference_run}"
+    if reference is None:
+        return f"{against}, which is not here with these answers"
+    if reference.key_state != "known":
+        # Else anybody could bring a reference that is easily matched.
+        return f"{against}, whose key is not registered"
+    if reference.claims.gate.outcome in {"failed", "inconclusive"}:
+        text = reference.claims.gate.text
+        return f"the run whose answers were compared with did not pass: {text}"
+    return None
