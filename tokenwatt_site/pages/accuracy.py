@@ -37,7 +37,7 @@ def section(configuration: Configuration) -> Section | None:
         scores=scores(claims.accuracy) if claims.accuracy else None,
         drop=drop(configuration),
         pairs=pairs(claims.gate),
-        pairs_said=pairs_said(claims.gate),
+        pairs_said=pairs_said(claims.gate, repeats=len(claims.accuracy)),
         under_load=under_load(claims.under_load) if claims.under_load else None,
         under_load_said=under_load_said(claims),
     )
@@ -92,11 +92,11 @@ def pairs(gate: GateClaim) -> Table | None:
     )
 
 
-def pairs_said(gate: GateClaim) -> str:
-    """Say how likely such a split is where nothing is worse."""
+def pairs_said(gate: GateClaim, *, repeats: int) -> str:
+    """Say how likely such a split is where nothing is worse, and of which of several repeats."""
     if gate.paired is None or gate.p_value is None:
         return ""
-    where = f", in repeat {gate.repeat}" if gate.repeat is not None and gate.repeat > 1 else ""
+    where = f", in repeat {gate.repeat}" if repeats > 1 else ""
     return (
         f"{gate.worse or 0:,} of {text.counted(gate.paired, 'question')} were right in the"
         f" reference alone and {gate.better or 0:,} in this run alone{where}: were neither better,"
@@ -155,6 +155,9 @@ def under_load(claims: tuple[UnderLoadClaim, ...]) -> Table:
 def _loaded(claim: UnderLoadClaim) -> tuple[str, ...]:
     low, high = claim.low, claim.high
     known = claim.percent is not None and low is not None and high is not None
+    same = "none differ" if claim.compared and not claim.differing else UNTOLD
+    if claim.same_percent is not None:
+        same = text.number(claim.same_percent, 0)
     return (
         str(claim.repeat),
         str(claim.trial),
@@ -163,7 +166,7 @@ def _loaded(claim: UnderLoadClaim) -> tuple[str, ...]:
         UNTOLD if claim.percent is None else text.number(claim.percent, 1),
         f"{low:.1f} to {high:.1f}" if known else UNTOLD,
         f"{claim.differing_alone:,} of {claim.compared_alone:,}",
-        "none differ" if claim.same_percent is None else text.number(claim.same_percent, 0),
+        same,
         "yes" if claim.cached else "no",
     )
 
