@@ -145,6 +145,7 @@ def candidate(folder: Path, reference: ValidatedRun, answered: AccuracyLog | Non
         accuracy=answers_of(spec, [True] * 20),
         reference=answered,
         reference_run=reference.run_id,
+        reference_configuration=reference.run.configuration,
     )
     return made(folder, builder)[0]
 

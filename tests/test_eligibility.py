@@ -139,7 +139,8 @@ def right(n: int) -> list[bool]:
 
 def gated(folder: Path, driver: str, answered: list[bool], **changes: Any) -> ValidatedRun:
     """Write a run of this driver with these answers, and verify it."""
-    role = "candidate" if changes else "baseline"
+    role = "candidate" if "reference" in changes else "baseline"
+    changes.setdefault("simulated", False)
     spec = gated_spec(400, max_drop_points=5.0, role=role, setup__driver=driver)
     builder = RunBuilder(spec=spec, accuracy=answers_of(spec, answered), **changes)
     keyring = keyring_of(folder / "keys", a_key())
@@ -147,7 +148,11 @@ def gated(folder: Path, driver: str, answered: list[bool], **changes: Any) -> Va
 
 
 def against(reference: ValidatedRun) -> dict[str, Any]:
-    return {"reference": reference.evidence.accuracy, "reference_run": reference.run_id}
+    return {
+        "reference": reference.evidence.accuracy,
+        "reference_run": reference.run_id,
+        "reference_configuration": reference.run.configuration,
+    }
 
 
 @pytest.fixture(scope="module")
@@ -191,6 +196,31 @@ def test_a_gate_passed_against_a_run_of_an_unknown_signer_does_not_count(
     assert text(of(run, stranger), "accuracy") == (
         f"the accuracy gate was passed against run {baseline.run_id}, whose key is not registered"
     )
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"simulated": True}, "which is simulated"),
+        ({"status": "interrupted"}, "which is interrupted"),
+        ({"reference": None}, "did not pass: a score only"),
+    ],
+)
+def test_a_run_that_could_not_rank_by_its_answers_is_no_reference(
+    tmp_path: Path, changes: dict[str, Any], why: str
+) -> None:
+    weak = gated(tmp_path / "weak", "one", right(200), **changes)
+    run = gated(tmp_path / "run", "three", right(200), **against(weak))
+    assert run.claims.gate.outcome == "passed"
+    assert why in text(of(run, weak), "accuracy")
+
+
+def test_a_reference_of_another_name_is_not_the_run_that_is_here(
+    tmp_path: Path, baseline: ValidatedRun
+) -> None:
+    named = {**against(baseline), "reference_configuration": "somebody-elses-000000000000"}
+    run = gated(tmp_path, "three", right(359), **named)
+    assert "which is not here with these answers" in text(of(run, baseline), "accuracy")
 
 
 def test_a_gate_that_was_failed_bars_with_its_own_words(

@@ -81,10 +81,11 @@ def _configuration(
 
 def _reference(run: ValidatedRun, by_id: Mapping[str, ValidatedRun]) -> ValidatedRun | None:
     """Return the run that `run` names as its reference, if it gave the answers in its evidence."""
-    found = by_id.get(run.claims.gate.reference_run or "")
+    gate = run.claims.gate
+    found = by_id.get(gate.reference_run or "")
     if found is None or _digest(found, "accuracy") != _digest(run, "reference"):
         return None
-    return found
+    return found if found.run.configuration == gate.reference_configuration else None
 
 
 def _digest(run: ValidatedRun, role: str) -> str | None:

@@ -88,7 +88,10 @@ def _why_no_reference(gate: GateClaim, reference: ValidatedRun | None) -> str | 
     if reference.key_state != "known":
         # Else anybody could bring a reference that is easily matched.
         return f"{against}, whose key is not registered"
-    if reference.claims.gate.outcome in {"failed", "inconclusive"}:
+    if reference.run.simulated or reference.run.status != "complete":
+        state = "simulated" if reference.run.simulated else "interrupted"
+        return f"{against}, which is {state}"
+    if reference.claims.gate.outcome not in {"passed", "reference"}:
         text = reference.claims.gate.text
         return f"the run whose answers were compared with did not pass: {text}"
     return None

@@ -83,6 +83,7 @@ def gated(tmp_path_factory: pytest.TempPathFactory) -> Gated:
         if against is not None:
             reference["reference"] = against.evidence.accuracy
             reference["reference_run"] = against.run_id
+            reference["reference_configuration"] = against.run.configuration
         folder: Path = tmp_path_factory.mktemp(driver)
         builder = RunBuilder(spec=spec, accuracy=answers_of(spec, answered), **reference)
         return verify_run(builder.write(folder), root=folder, keyring=Keyring())
