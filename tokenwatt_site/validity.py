@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Literal, TypeAlias
 
 from tokenwatt_site.evidence.records import RequestRecord, Status
-from tokenwatt_site.goodput import decide, quantile
+from tokenwatt_site.goodput import bracket, decide, quantile
 from tokenwatt_site.run import SelfTest, Verdict
 from tokenwatt_site.spec import MIN_WINDOW_S, Spec
 from tokenwatt_site.trials import Trial
@@ -381,3 +381,14 @@ def verdict(spec: Spec, trial: Trial) -> tuple[Verdict, str | None]:
         return "PASS", None
     failed += [f"{n} {name.replace('_', ' ')}" for name, n in trial.failures.items()]
     return "FAIL", "; ".join(failed)
+
+
+def highest_passing(spec: Spec, trials: Sequence[Trial]) -> Trial | None:
+    """Return the first trial at the highest passing rate of one repeat; None: none passed."""
+    judged = [(trial, verdict(spec, trial)[0]) for trial in trials]
+    highest, _ = bracket(
+        [trial.rate_urps for trial, outcome in judged if outcome == "PASS"],
+        [trial.rate_urps for trial, outcome in judged if outcome == "FAIL"],
+    )
+    at_it = [t for t, outcome in judged if (outcome, t.rate_urps) == ("PASS", highest)]
+    return at_it[0] if at_it else None

@@ -9,7 +9,6 @@ from typing import Literal
 
 from tokenwatt_site.errors import EngineError, InvalidMeasurement, Problem
 from tokenwatt_site.evidence.records import Status
-from tokenwatt_site.goodput import bracket
 from tokenwatt_site.journal import Entry
 from tokenwatt_site.measure import search
 from tokenwatt_site.measure.begun import Begun
@@ -22,7 +21,7 @@ from tokenwatt_site.prompts import Prompts
 from tokenwatt_site.run import SelfTest
 from tokenwatt_site.spec import Spec
 from tokenwatt_site.trials import Trial, read_trials
-from tokenwatt_site.validity import Fault, fault, highest_rate_urps, verdict
+from tokenwatt_site.validity import Fault, fault, highest_passing, highest_rate_urps, verdict
 from tokenwatt_site.workload import Realisation
 
 MAX_INVALID = 3
@@ -199,16 +198,8 @@ class Trials:
 
     def top(self, repeat: int) -> Trial | None:
         """Return the trial at the highest passing rate of a repeat; None: none passed."""
-        rates: dict[str, list[int]] = {"PASS": [], "FAIL": [], "INVALID": []}
-        passed: dict[int, Trial] = {}
-        for trial in read_trials(self.spec, self.work.evidence()):
-            if trial.repeat == repeat:
-                outcome, _ = verdict(self.spec, trial)
-                rates[outcome].append(trial.rate_urps)
-                if outcome == "PASS":
-                    passed.setdefault(trial.rate_urps, trial)
-        highest, _ = bracket(rates["PASS"], rates["FAIL"])
-        return None if highest is None else passed[highest]
+        trials = read_trials(self.spec, self.work.evidence())
+        return highest_passing(self.spec, [trial for trial in trials if trial.repeat == repeat])
 
 
 def target_of(spec: Spec, engine: RunningEngine) -> Target:

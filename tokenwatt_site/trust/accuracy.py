@@ -22,7 +22,6 @@ from tokenwatt_site.evidence.answers import (
 )
 from tokenwatt_site.evidence.records import Status
 from tokenwatt_site.evidence.under_load import Compared, sampled_rows
-from tokenwatt_site.goodput import bracket
 from tokenwatt_site.journal import Entry
 from tokenwatt_site.run import Run
 from tokenwatt_site.schema import Model, Sha256
@@ -30,7 +29,7 @@ from tokenwatt_site.spec import Spec
 from tokenwatt_site.trials import Evidence, Trial
 from tokenwatt_site.trust.difference import expect_equal
 from tokenwatt_site.trust.sittings import AnswersTold, answers_told
-from tokenwatt_site.validity import verdict
+from tokenwatt_site.validity import highest_passing
 
 
 def check_answers(spec: Spec, evidence: Evidence) -> None:
@@ -198,7 +197,7 @@ def check_under_load(
     )
     for (repeat, number), compared in own.items():
         place = f"evidence.under-load: repeat {repeat}, trial {number}"
-        top = _highest_passing(spec, [trial for trial in trials if trial.repeat == repeat])
+        top = highest_passing(spec, [trial for trial in trials if trial.repeat == repeat])
         if top is None or top.number != number:
             highest = "none passed" if top is None else f"trial {top.number}"
             raise InputError(
@@ -216,14 +215,3 @@ def check_under_load(
                         field=f"{place}, row {each.row}",
                     )
                 )
-
-
-def _highest_passing(spec: Spec, trials: Sequence[Trial]) -> Trial | None:
-    """Return the first trial at the highest passing rate of one repeat."""
-    judged = [(trial, verdict(spec, trial)[0]) for trial in trials]
-    highest, _ = bracket(
-        [trial.rate_urps for trial, outcome in judged if outcome == "PASS"],
-        [trial.rate_urps for trial, outcome in judged if outcome == "FAIL"],
-    )
-    at_it = [t for t, outcome in judged if (outcome, t.rate_urps) == ("PASS", highest)]
-    return at_it[0] if at_it else None
