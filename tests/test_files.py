@@ -5,7 +5,7 @@ import stat
 
 import pytest
 
-from tokenwatt_site.files import put, put_new
+from tokenwatt_site.files import put, put_new, whole_lines
 
 WRITERS = [put, put_new]
 NAMES = ["put", "put_new"]
@@ -77,3 +77,12 @@ def test_a_new_file_is_never_readable_by_more_than_its_mode_says(tmp_path, monke
     put_new(tmp_path / "key", b"secret", mode=0o600)
     modes.append(stat.S_IMODE((tmp_path / "key").stat().st_mode))
     assert modes == [0o600, 0o600]
+
+
+def test_a_last_line_that_a_crash_cut_is_removed_and_whole_ones_stay(tmp_path):
+    path = tmp_path / "lines"
+    assert whole_lines(path) == b""
+    assert not path.exists()
+    path.write_bytes(b"one\ntwo\nthr")
+    assert whole_lines(path) == path.read_bytes() == b"one\ntwo\n"
+    assert whole_lines(path) == b"one\ntwo\n"

@@ -39,6 +39,21 @@ def put_new(path: Path, data: bytes, *, mode: int = 0o666) -> None:
         os.link(partial, path)  # fails where the name is taken; a rename would replace it
 
 
+def whole_lines(path: Path) -> bytes:
+    """Return a file to which lines are appended, empty where there is none.
+
+    A last line that a crash cut was never acknowledged, and is removed.
+
+    Raises:
+        OSError: it cannot be read, or not written.
+    """
+    data = path.read_bytes() if path.exists() else b""
+    size = data.rfind(b"\n") + 1
+    if size < len(data):
+        os.truncate(path, size)
+    return data[:size]
+
+
 @contextmanager
 def _on_disk(path: Path, data: bytes, mode: int) -> Iterator[Path]:
     partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}.partial")

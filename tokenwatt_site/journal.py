@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from tokenwatt_site.canonical import JsonValue, canonical_bytes, load_json, sha256_hex
 from tokenwatt_site.errors import EnvironmentProblem, InputError, Problem
 from tokenwatt_site.evidence.columns import MAX_LINE_BYTES
+from tokenwatt_site.files import whole_lines
 from tokenwatt_site.schema import Model, Sha256
 
 Event: TypeAlias = Literal[
@@ -68,14 +69,12 @@ class Journal:
         self._path = path
         self._now = now
         try:
-            data = path.read_bytes() if path.exists() else b""
-            self._size = data.rfind(b"\n") + 1
-            if self._size < len(data):
-                os.truncate(path, self._size)
+            data = whole_lines(path)
         except OSError as error:
             raise self._not_written(error) from error
-        self.lines: list[Entry] = list(parse(data[: self._size], str(path)))
-        self._head = head(data[: self._size])
+        self._size = len(data)
+        self.lines: list[Entry] = list(parse(data, str(path)))
+        self._head = head(data)
 
     @property
     def head(self) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from tokenwatt_site.errors import EnvironmentProblem, InputError, Problem
+from tokenwatt_site.files import whole_lines
 from tokenwatt_site.measure.accuracy.task import Reply
 
 
@@ -31,13 +32,11 @@ class KeptReplies:
         self._path = path
         self._kept: dict[int, Reply] = {}
         try:
-            data = path.read_bytes() if path.exists() else b""
-            self._size = data.rfind(b"\n") + 1
-            if self._size < len(data):
-                os.truncate(path, self._size)
+            data = whole_lines(path)
         except OSError as error:
             raise self._not_written(error) from error
-        for number, line in enumerate(data[: self._size].splitlines(), start=1):
+        self._size = len(data)
+        for number, line in enumerate(data.splitlines(), start=1):
             reply = self._read(line, number)
             self._kept[reply.question] = reply
 
