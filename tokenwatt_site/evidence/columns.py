@@ -51,22 +51,27 @@ def line_of(row: list[int | None]) -> bytes:
 
 
 def decode(data: bytes, source: str) -> tuple[JsonValue, Iterator[tuple[int, list[int]]]]:
-    if not data.endswith(b"\n"):
-        raise InputError(Problem("the last line is cut", file=source))
-    if (rows := data.count(b"\n") - 1) > MAX_ROWS:
-        raise InputError(
-            Problem(
-                "has more rows than are read",
-                file=source,
-                found=f"{rows:,}",
-                expected=f"at most {MAX_ROWS:,}",
-            )
-        )
-    start = data.index(b"\n") + 1
-    header = load_json(data[: start - 1], source=f"{source}:1", limit=MAX_LINE_BYTES)
+    header, start = _begin(data, source, most=MAX_ROWS, counted="rows")
     if not isinstance(header, dict):
         raise InputError(Problem("the first line is no header", file=source, line=1))
     return header, json_lines(data, start, _PLAIN, source=source, limit=MAX_LINE_BYTES)
+
+
+def _begin(data: bytes, source: str, *, most: int, counted: str) -> tuple[JsonValue, int]:
+    """Return the header of a whole file, and where its second line begins."""
+    if not data.endswith(b"\n"):
+        raise InputError(Problem("the last line is cut", file=source))
+    if (found := data.count(b"\n") - 1) > most:
+        raise InputError(
+            Problem(
+                f"has more {counted} than are read",
+                file=source,
+                found=f"{found:,}",
+                expected=f"at most {most:,}",
+            )
+        )
+    start = data.index(b"\n") + 1
+    return load_json(data[: start - 1], source=f"{source}:1", limit=MAX_LINE_BYTES), start
 
 
 def json_lines(
@@ -148,22 +153,10 @@ def read_objects(
     Raises:
         InputError: naming the line, and the field where there is one.
     """
-    if not data.endswith(b"\n"):
-        raise InputError(Problem("the last line is cut", file=source))
-    if (found := data.count(b"\n") - 1) > most:
-        raise InputError(
-            Problem(
-                "has more lines than are read",
-                file=source,
-                found=f"{found:,}",
-                expected=f"at most {most:,}",
-            )
-        )
-    first, _, rest = data.partition(b"\n")
-    header = load_json(first, source=f"{source}:1", limit=MAX_LINE_BYTES)
+    header, start = _begin(data, source, most=most, counted="lines")
 
     def objects() -> Iterator[tuple[int, Object]]:
-        for number, line in enumerate(rest.split(b"\n")[:-1], start=2):
+        for number, line in enumerate(data[start:].split(b"\n")[:-1], start=2):
             place = f"{source}:{number}"
             known = plain is not None and len(line) <= limit and plain.fullmatch(line)
             if not known:
