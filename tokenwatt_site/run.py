@@ -64,9 +64,15 @@ class TrialClaim(Model):
 
 
 class RepeatClaim(Model):
-    """One pass of the protocol on one launch. Null rates: no trial passed, or none failed."""
+    """One pass of the protocol on one launch. Null rates: no trial passed, or none failed.
+
+    `band_urps` is where the band of rates begins whose rows it offered last, `scored` how many of
+    those count.
+    """
 
     repeat: int
+    band_urps: int
+    scored: int
     highest_pass_urps: int | None
     lowest_fail_urps: int | None
     boundary_urps: int | None
@@ -226,6 +232,73 @@ class UnderLoadClaim(Model):
     cached: bool
 
 
+class ModelTrial(Model):
+    """How well the engine model tells one trial, over its requests that ended well.
+
+    `ttft_percent` and `tpot_percent`: median of ln(seen / model), times 100; null: undefined.
+    """
+
+    repeat: int
+    trial: int
+    rate_urps: int
+    requests: int
+    ttft_percent: float | None
+    tpot_percent: float | None
+
+
+class ModelRepeat(Model):
+    """One repeat's boundary: measured, and as the model has it on the same realisation.
+
+    `left_out_urps` is that of the model which was fitted to the other repeats alone, and
+    `error_percent` 100 x ln(measured / left out).
+    """
+
+    repeat: int
+    measured_urps: int
+    model_urps: int
+    left_out_urps: int
+    error_percent: float
+
+
+class MissShare(Model):
+    """What share of requests misses each objective, in their order, in the long run at a rate."""
+
+    rate_urps: int
+    percent: tuple[float, ...]
+
+
+class LongRunClaim(Model):
+    """What the misses keep to in the long run, by an engine model that replays it.
+
+    `text` says in a sentence why it is accepted or refused, or why there is none; null fields: it
+    says nothing. `rms_percent` is of the repeats' errors, `drift_percent` by how much the engine
+    changed over the run as far as the model tells. Prices are in ps; see `engine_model`. The
+    model's own boundary lies between `pass_urps` and `fail_urps`. `windows_kept_percent` and
+    `hours_kept_percent` are the shares of 10-minute windows and of hours that keep the SLO at the
+    long-run boundary; at `windows_95_urps` 95% of 10-minute windows do. All rates but those two
+    edges are corrected: measured x model in the long run / model on the realisation.
+    """
+
+    outcome: Literal["accepted", "refused", "none"]
+    text: str
+    rms_percent: float | None = None
+    drift_percent: float | None = None
+    family: str | None = None
+    base_ps: int | None = None
+    sequence_ps: int | None = None
+    prompt_token_ps: int | None = None
+    context_token_ps: int | None = None
+    pass_urps: int | None = None
+    fail_urps: int | None = None
+    windows_95_urps: int | None = None
+    windows_kept_percent: float | None = None
+    hours_kept_percent: float | None = None
+    misses: tuple[MissShare, ...] = ()
+    """At 2% below the boundary, at it, and 2% above, and at the rates of a curve; rising."""
+    repeats: tuple[ModelRepeat, ...] = ()
+    trials: tuple[ModelTrial, ...] = ()
+
+
 class Claims(Model):
     """Everything that `claims.derive` makes. Nothing else is published as a number."""
 
@@ -239,6 +312,7 @@ class Claims(Model):
     accuracy: tuple[AccuracyClaim, ...]
     gate: GateClaim
     under_load: tuple[UnderLoadClaim, ...]
+    long_run: LongRunClaim
     not_covered: tuple[NotCovered, ...]
 
     @property

@@ -44,6 +44,9 @@ from tokenwatt_site.schema import (
     validation_problems,
 )
 
+HIGHEST_URPS = 10**11
+"""Rates are integers, in 1e-6 requests/s; none is above 100,000 requests/s."""
+
 NOT_RECORDED: Literal["not recorded"] = "not recorded"
 NotRecorded: TypeAlias = Literal["not recorded"]
 
@@ -333,24 +336,33 @@ class Endpoint(Model):
 
 
 class Protocol(Model):
-    """How it is measured. `scored` and `lead_in` are the same at every rate of one mode."""
+    """How it is measured.
+
+    `lead_in`, `scored` and `tail` are the rows of every trial; without them they are those of the
+    windows that were chosen for the workload. Without `max_rate` the client alone sets an end.
+    """
 
     mode: Mode
     repeats: Annotated[int, Field(ge=1, le=100)]
-    lead_in: Annotated[int, Field(ge=0, le=1_000_000)]
-    scored: Annotated[int, Field(ge=10, le=1_000_000)]
-    tail: Annotated[int, Field(ge=1, le=1_000_000)]
-    start_rate: Annotated[float, Field(ge=0.001, le=1_000_000)]
-    max_rate: Annotated[float, Field(ge=0.001, le=1_000_000)]
+    lead_in: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
+    scored: Annotated[int, Field(ge=10, le=1_000_000)] | None = None
+    tail: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    start_rate: Annotated[float, Field(ge=0.001, le=HIGHEST_URPS / 1e6)]
+    max_rate: Annotated[float, Field(ge=0.001, le=HIGHEST_URPS / 1e6)] | None = None
     request_timeout_s: Annotated[float, Field(gt=0, le=7200)]
 
     @model_validator(mode="after")
     def _consistent(self) -> Protocol:
-        if self.start_rate > self.max_rate:
+        if self.start_rate * 1e6 > self.max_urps:
             raise ValueError("start_rate is above max_rate")
-        if self.rows > (limit := min(MAX_ROWS, MAX_RUN_ROWS // self.repeats)):
+        rows = [count for count in (self.lead_in, self.scored, self.tail) if count is not None]
+        if 0 < len(rows) < 3:
+            raise ValueError("lead_in, scored and tail go together: give all, or none")
+        if self.mode == "demo" and not rows:
+            raise ValueError("mode demo needs lead_in, scored and tail")
+        if sum(rows) > (limit := min(MAX_ROWS, MAX_RUN_ROWS // self.repeats)):
             raise ValueError(f"lead_in, scored and tail together may be {limit:,} rows")
-        if self.mode != "demo" and self.scored < MIN_SCORED:
+        if self.mode != "demo" and self.scored is not None and self.scored < MIN_SCORED:
             raise ValueError(f"mode {self.mode} needs at least {MIN_SCORED} scored requests")
         if self.mode == "quick" and self.repeats != 2:
             raise ValueError("mode quick means 2 repeats")
@@ -359,9 +371,9 @@ class Protocol(Model):
         return self
 
     @property
-    def rows(self) -> int:
-        """Rows of one realisation."""
-        return self.lead_in + self.scored + self.tail
+    def max_urps(self) -> int:
+        """`max_rate` in 1e-6 requests/s."""
+        return HIGHEST_URPS if self.max_rate is None else round(self.max_rate * 1e6)
 
     @property
     def bracket_ratio(self) -> float:

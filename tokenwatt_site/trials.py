@@ -15,6 +15,7 @@ from typing import Literal
 from pydantic import ValidationError
 
 from tokenwatt_site.canonical import JsonValue, canonical_bytes
+from tokenwatt_site.engine_model.document import ModelFit
 from tokenwatt_site.errors import InputError, Problem
 from tokenwatt_site.evidence.answers import AccuracyLog
 from tokenwatt_site.evidence.engine import EngineLog
@@ -27,7 +28,8 @@ from tokenwatt_site.model_shape.document import ModelDocument
 from tokenwatt_site.run import SIMULATED_ENGINE, SelfTest
 from tokenwatt_site.spec import Objective, Spec
 from tokenwatt_site.trace import Trace
-from tokenwatt_site.workload import Realisation, workload_of
+from tokenwatt_site.windows import Band, Windows, windows_of
+from tokenwatt_site.workload import Realisation
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,7 @@ class Evidence:
         accuracy: answers to the gate's task; None where none were asked for.
         reference: those of the run that they are compared with; None where there is none.
         under_load: answers under load held against the same alone; None where none were.
+        model_fit: the engine model that was fitted to the trials; None where none was.
     """
 
     journal: tuple[Entry, ...]
@@ -57,6 +60,7 @@ class Evidence:
     accuracy: AccuracyLog | None = None
     reference: AccuracyLog | None = None
     under_load: UnderLoadLog | None = None
+    model_fit: ModelFit | None = None
 
 
 _NO_FAILURE = frozenset({Status.OK, Status.CENSORED})
@@ -85,6 +89,7 @@ class Trial:
     client_cpu_ppm: int
     clock_step_ns: int
     self_test: SelfTest
+    band: Band
     realisation: Realisation
     due_ns: tuple[int, ...]
     records: tuple[RequestRecord, ...]
@@ -98,6 +103,7 @@ class Trial:
         realisation: Realisation,
         records: tuple[RequestRecord, ...],
         *,
+        band: Band,
         abandoned: bool = False,
     ) -> Trial:
         """Join the entries of a trial with its requests."""
@@ -115,6 +121,7 @@ class Trial:
             client_cpu_ppm=_integer(end, "client_cpu_ppm"),
             clock_step_ns=_integer(end, "clock_step_ns"),
             self_test=self_test_of(launch),
+            band=band,
             realisation=realisation,
             due_ns=realisation.due_ns(rate_urps),
             records=records,
@@ -252,30 +259,27 @@ def read_trials(spec: Spec, evidence: Evidence) -> tuple[Trial, ...]:
     for record in evidence.requests:
         grouped.setdefault((record.repeat, record.trial), []).append(record)
     ends = {_key(line): line for line in evidence.journal if line.event == "trial_end"}
-    workload, protocol = workload_of(spec.setup, evidence.trace), spec.protocol
+    windows = windows_of(spec, evidence.trace)
     launches = {
         _integer(line, "repeat"): line for line in evidence.journal if line.event == "launch"
     }
-    drawn: dict[int, Realisation] = {}
     trials = []
     for line in evidence.journal:
         if line.event != "trial_start" or _key(line) not in ends:
             continue
         repeat, number = _key(line)
-        if repeat not in drawn:
-            drawn[repeat] = workload.realisation(
-                repeat, lead_in=protocol.lead_in, scored=protocol.scored, tail=protocol.tail
-            )
         if repeat not in launches:
             raise InputError(
                 Problem("has no launch", field="journal", found=f"repeat {repeat} of a trial")
             )
+        band = band_of(windows, line)
         trial = Trial.from_journal(
             launches[repeat],
             line,
             ends[repeat, number],
-            drawn[repeat],
+            windows.realisation(repeat, band),
             tuple(grouped.pop((repeat, number), ())),
+            band=band,
             abandoned=line.seq < launches[repeat].seq,
         )
         _check_plan(trial)
@@ -290,6 +294,25 @@ def read_trials(spec: Spec, evidence: Evidence) -> tuple[Trial, ...]:
             )
         )
     return tuple(trials)
+
+
+def band_of(windows: Windows, start: Entry) -> Band:
+    """Return the band of which a trial offered the rows, by the line of its start.
+
+    Raises:
+        InputError: no band begins where the line says.
+    """
+    low_urps = _integer(start, "band")
+    if (band := windows.band_from(low_urps)) is not None:
+        return band
+    raise InputError(
+        Problem(
+            "is where no band of rates begins",
+            field=f"journal line {start.seq}.band",
+            found=str(low_urps),
+            expected="one of " + ", ".join(str(band.low_urps) for band in windows.bands),
+        )
+    )
 
 
 def tokens_in_window(records: Sequence[RequestRecord], start_ns: int, end_ns: int) -> float:

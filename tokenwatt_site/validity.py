@@ -18,7 +18,8 @@ from tokenwatt_site.goodput import bracket, decide, quantile
 from tokenwatt_site.run import SelfTest, Verdict
 from tokenwatt_site.spec import MIN_WINDOW_S, Spec
 from tokenwatt_site.trials import Trial
-from tokenwatt_site.workload import Realisation, Workload, require_rows, unplayable
+from tokenwatt_site.windows import Windows
+from tokenwatt_site.workload import Realisation, require_rows, unplayable
 
 MAX_LAG_NS = 1_000_000
 LIMIT_SHARE = Fraction(5, 1000)
@@ -101,17 +102,17 @@ def _fullest_urps(spec: Spec, realisation: Realisation) -> int:
     Rows are fixed, so a higher rate makes a shorter window. Demo mode asks for nothing.
     """
     if spec.protocol.mode == "demo":
-        return round(spec.protocol.max_rate * 1e6)
+        return spec.protocol.max_urps
     rows, base_urps = realisation.scored_rows, 1_000_000
     due = realisation.due_ns(base_urps)
     ratios = [Fraction(due[rows.stop - 1] - due[rows.start], MIN_WINDOW_S * 10**9)]
     if (lead_ns := fill_ns(spec)) > 0:
         ratios.append(Fraction(due[rows.start], lead_ns))
     # 1e-6 below: due times are rounded down.
-    return min(math.floor(min(ratios) * base_urps) - 1, round(spec.protocol.max_rate * 1e6))
+    return min(math.floor(min(ratios) * base_urps) - 1, spec.protocol.max_urps)
 
 
-def require_playable(spec: Spec, workload: Workload) -> None:
+def require_playable(spec: Spec, windows: Windows) -> None:
     """See that a trace is long enough, and that its parts stand for the whole of it.
 
     In every repeat the scored rows came about as densely as the whole trace, and in quick and full
@@ -120,15 +121,14 @@ def require_playable(spec: Spec, workload: Workload) -> None:
     Raises:
         SpecError: naming the repeat in which that is not so.
     """
-    protocol = spec.protocol
-    if workload.trace is None:
+    protocol, trace = spec.protocol, windows.workload.trace
+    if trace is None:
         return
-    require_rows(workload.trace, protocol.rows, repeats=protocol.repeats)
+    [band] = windows.bands
+    require_rows(trace, band.rows, repeats=protocol.repeats)
     for repeat in range(1, protocol.repeats + 1):
-        part = workload.realisation(
-            repeat, lead_in=protocol.lead_in, scored=protocol.scored, tail=protocol.tail
-        )
-        scored = workload.trace.pace(part.scored_lines)
+        part = windows.realisation(repeat, band)
+        scored = trace.pace(part.scored_lines)
         _require_pace(f"the scored rows of repeat {repeat}", scored, "the whole trace")
         if protocol.mode != "demo":
             _require_pace(f"the lead-in of repeat {repeat}", part.lead_in_pace, "its scored rows")

@@ -426,6 +426,7 @@ class RunBuilder:
             for trial, rate in [(t, rate) for r, t, rate in trials if r == repeat]:
                 number = {"repeat": repeat, "trial": trial}
                 start = {
+                    "band": 0,
                     "rate_urps": rate,
                     "realisation": realisation.number,
                     "realisation_hash": realisation.hash,

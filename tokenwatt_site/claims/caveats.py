@@ -210,11 +210,12 @@ def _all(
     spec: Spec, repeats: Sequence[RepeatClaim], metrics: Sequence[MetricClaim]
 ) -> Iterator[tuple[str, str]]:
     protocol, setup = spec.protocol, spec.setup
+    scored = min((repeat.scored for repeat in repeats), default=0)
     if protocol.mode == "demo":
         yield (
             "Anything but a demonstration",
             (
-                f"Demo mode: {_launches(len(repeats))}, {protocol.scored} scored requests a trial."
+                f"Demo mode: {_launches(len(repeats))}, {scored} scored requests a trial."
                 " It shows that the path from measuring to publishing works."
             ),
         )
@@ -235,11 +236,11 @@ def _all(
         ),
     )
     windows = [r.window_s for r in repeats if r.window_s is not None]
-    if windows and (min(windows) < MIN_WINDOW_S or protocol.scored < MIN_SCORED):
+    if windows and (min(windows) < MIN_WINDOW_S or scored < MIN_SCORED):
         yield (
             "Long windows",
             (
-                f"The shortest scored window took {min(windows):.0f} s with {protocol.scored}"
+                f"The shortest scored window took {min(windows):.0f} s with {scored}"
                 f" requests; quick and full mode ask for {MIN_WINDOW_S} s and {MIN_SCORED}."
             ),
         )

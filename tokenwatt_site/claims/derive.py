@@ -29,6 +29,7 @@ from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.run import (
     Claims,
     Distribution,
+    LongRunClaim,
     MetricClaim,
     ObjectiveResult,
     RepeatClaim,
@@ -75,6 +76,7 @@ def derive(spec: Spec, evidence: Evidence) -> Claims:
         accuracy=answers.accuracy,
         gate=answers.gate,
         under_load=answers.under_load,
+        long_run=LongRunClaim(outcome="none", text="no engine model was fitted"),
         not_covered=(
             *caveats(spec, repeats, metrics),
             *traffic.not_covered,
@@ -149,6 +151,8 @@ def _repeats(
         repeats.append(
             RepeatClaim(
                 repeat=repeat,
+                band_urps=own[-1][0].band.low_urps,
+                scored=own[-1][0].realisation.scored,
                 highest_pass_urps=low,
                 lowest_fail_urps=high,
                 boundary_urps=boundary_urps(low, high) if narrow else None,
@@ -210,7 +214,7 @@ def _more(spec: Spec, trial: Trial, passed_urps: int) -> str:
         return ""
     if ceiling < highest_rate_urps(spec, drawn, None):
         return "; the client holds no more, by its self-test"
-    if ceiling >= spec.protocol.max_rate * 1e6:
+    if ceiling >= spec.protocol.max_urps:
         return "; raise protocol.max_rate"
     return "; raise protocol.scored and lead_in, whose window is too short beyond"
 

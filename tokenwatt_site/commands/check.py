@@ -22,8 +22,8 @@ from tokenwatt_site.commands.verify import KEYS_FOLDER
 from tokenwatt_site.measure.accuracy.task import Task
 from tokenwatt_site.measure.accuracy.tasks import asked_block, plan_task, require_asked
 from tokenwatt_site.spec import Spec, parse_spec
-from tokenwatt_site.trace import Trace
 from tokenwatt_site.trust.keyring import Keyring
+from tokenwatt_site.windows import Windows, windows_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,8 @@ def check(file: Path) -> Checked:
     spec = read_spec(file)
     trace = read_trace(file, spec)
     document = read_model_files(file, spec)
-    lines = [_plan_text(spec), _workload_text(spec, trace)]
+    windows = windows_of(spec, trace)
+    lines = [_plan_text(spec, windows), _workload_text(spec, windows)]
     if document is not None and (why := why_not_modelled(spec, document)) is not None:
         lines.append(f"bandwidth will not be modelled: {why}")
     if spec.setup.accuracy_gate.task == NO_TASK:
@@ -77,9 +78,10 @@ def plan_gate(name: Path, spec: Spec) -> Task:
     return plan_task(gate, plan, api, folders=data_folders(find_spec(name).parent))
 
 
-def _plan_text(spec: Spec) -> str:
+def _plan_text(spec: Spec, windows: Windows) -> str:
     protocol, unknown = spec.protocol, not_recorded(spec.setup.to_json())
-    minutes = (protocol.lead_in + protocol.scored) / protocol.start_rate / 60
+    band = windows.band_at(round(protocol.start_rate * 1e6))
+    minutes = (band.lead_in + band.scored) / protocol.start_rate / 60
     text = (
         f"{protocol.mode} mode, {protocol.repeats} repeat{'s' if protocol.repeats != 1 else ''};"
         f" a trial at start_rate takes about {minutes:.1f} minutes, a repeat 5 to 8 trials"
@@ -87,8 +89,9 @@ def _plan_text(spec: Spec) -> str:
     return f"{text}; {len(unknown)} fields not recorded" if unknown else text
 
 
-def _workload_text(spec: Spec, trace: Trace | None) -> str:
-    setup, rows = spec.setup, spec.protocol.rows
+def _workload_text(spec: Spec, windows: Windows) -> str:
+    setup, trace = spec.setup, windows.workload.trace
+    rows = windows.band_at(round(spec.protocol.start_rate * 1e6)).rows
     text = (
         f"{setup.workload.name}: {rows:,} requests a trial, the longest prompt"
         f" {setup.longest_prompt:,} tokens and the longest answer {setup.output_tokens.longest:,}"

@@ -44,7 +44,7 @@ from tokenwatt_site.trace import MAX_TRACE_BYTES, Trace
 from tokenwatt_site.trace import parse as parse_trace
 from tokenwatt_site.trust.keyring import key_folder, own_key
 from tokenwatt_site.validity import require_playable
-from tokenwatt_site.workload import workload_of
+from tokenwatt_site.windows import windows_of
 
 WORK_FOLDER = Path(".tokenwatt")
 RUNS_FOLDER = Path("runs")
@@ -85,7 +85,7 @@ def read_spec(name: Path, *, label: str | None = None, role: Role | None = None)
         spec = parse_spec(spec.to_json() | asked, source=f"{path} with --label and --role")
     if spec.trace is None:  # else the trace decides; see `read_trace`
         with _in_file(path):
-            workload_of(spec.setup)
+            windows_of(spec)
     if spec.endpoint.tokenizer is not None:
         prompts_by_file(spec.endpoint.tokenizer)  # before an engine is started for nothing
     return spec
@@ -121,7 +121,7 @@ def read_trace(name: Path, spec: Spec) -> Trace | None:
         source, data = str(file), _read_trace_file(path, file)
     trace = parse_trace(data, source=source)
     with _in_file(path):
-        require_playable(spec, workload_of(spec.setup, trace))
+        require_playable(spec, windows_of(spec, trace))
     return trace
 
 

@@ -25,6 +25,7 @@ from tokenwatt_site.model_shape.config import describe
 from tokenwatt_site.model_shape.document import ModelDocument, headers_digest
 from tokenwatt_site.spec import Spec
 from tokenwatt_site.trust.keyring import Keyring
+from tokenwatt_site.windows import windows_of
 
 
 def spec_checks(
@@ -39,18 +40,19 @@ def spec_checks(
         engine: the engine's processes; empty where they are not seen.
     """
     yield Check("ok", "spec", f"configuration {spec.configuration_id}")
-    document = None
+    document = windows = None
     try:
-        read_trace(path, spec)
+        windows = windows_of(spec, read_trace(path, spec))
         document = read_model_files(path, spec)
     except UsageError as error:
         yield from of_error("fail", "spec", error)
     if document is not None:
         yield _described(spec, document)
-    try:
-        require_descriptors(spec.protocol)
-    except EnvironmentProblem as error:
-        yield from of_error("fail", "open files", error)
+    if windows is not None:
+        try:
+            require_descriptors(spec.protocol, windows.most_rows)
+        except EnvironmentProblem as error:
+            yield from of_error("fail", "open files", error)
     yield from _command(spec)
     yield from _gate(path, spec)
     opened = None

@@ -223,13 +223,11 @@ def preflight(
         counted_by: the tokenizer that counted the words, which the engine must then count alike.
 
     Raises:
-        EnvironmentProblem: see `require_descriptors`.
         EngineError: naming the probe or the field: no whole answer, a length that is not honoured,
             no usage or usage that is no count, tokens all at once beside a TPOT objective, prompt
             tokens that differ at all where a tokenizer counted them, else by more than max(2, 1%),
             cached tokens in a fresh prompt, a context too small.
     """
-    require_descriptors(spec.protocol)
     longest_in, longest_out = spec.setup.longest_prompt, spec.setup.output_tokens.longest
     _require_context(facts, longest_in + longest_out)
     probe = Prober(spec, url)
@@ -260,16 +258,16 @@ def preflight(
     )
 
 
-def require_descriptors(protocol: Protocol) -> None:
+def require_descriptors(protocol: Protocol, rows: int) -> None:
     """See that this process may have as many connections as requests can be open at once.
 
-    That many become due within one deadline at `max_rate`, or the whole realisation where it has
-    fewer rows. Raises the soft limit of the process to that where it is lower.
+    That many become due within one deadline at `max_rate`, or all `rows` of a trial where those are
+    fewer. Raises the soft limit of the process to that where it is lower.
 
     Raises:
         EnvironmentProblem: the hard limit is below that; names both.
     """
-    requests = min(protocol.rows, math.ceil(protocol.max_rate * protocol.request_timeout_s))
+    requests = min(rows, math.ceil(protocol.max_urps / 1e6 * protocol.request_timeout_s))
     needed = requests + requests // _IDLE_SHARE + _OTHER_DESCRIPTORS
     if (allowed := allow(needed)) < needed:
         raise EnvironmentProblem(

@@ -22,6 +22,7 @@ from tokenwatt_site.run import SelfTest
 from tokenwatt_site.spec import Spec
 from tokenwatt_site.trials import Trial, read_trials
 from tokenwatt_site.validity import Fault, fault, highest_passing, highest_rate_urps, verdict
+from tokenwatt_site.windows import Band
 from tokenwatt_site.workload import Realisation
 
 MAX_INVALID = 3
@@ -40,6 +41,7 @@ class Launched:
     line: Entry
     repeat: int
     engine: RunningEngine
+    band: Band
     realisation: Realisation
     self_test: SelfTest
     prompts: Prompts
@@ -155,6 +157,7 @@ class Trials:
             repeat=launched.repeat,
             trial=number,
             rate_urps=rate_urps,
+            band=launched.band.low_urps,
             realisation=launched.realisation.number,
             realisation_hash=launched.realisation.hash,
         )
@@ -193,7 +196,9 @@ class Trials:
             client_cpu_ppm=offered.cpu_ns * 1_000_000 // max(1, offered.wall_ns),
             clock_step_ns=offered.clock_step_ns,
         )
-        trial = Trial.from_journal(launched.line, start, end, launched.realisation, offered.records)
+        trial = Trial.from_journal(
+            launched.line, start, end, launched.realisation, offered.records, band=launched.band
+        )
         return trial, offered.errors
 
     def top(self, repeat: int) -> Trial | None:

@@ -40,6 +40,7 @@ from tokenwatt_site.measure.instruments import Instruments
 from tokenwatt_site.measure.preflight import (
     compare,
     preflight,
+    require_descriptors,
     require_new_launch,
     require_restart,
 )
@@ -54,7 +55,7 @@ from tokenwatt_site.run import ReadBack
 from tokenwatt_site.spec import Spec
 from tokenwatt_site.trace import Trace
 from tokenwatt_site.validity import require_playable
-from tokenwatt_site.workload import workload_of
+from tokenwatt_site.windows import windows_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +137,8 @@ class _Session:
     ) -> None:
         self._spec = spec
         self._events = events
-        self._workload = workload_of(spec.setup, work.trace())
-        require_playable(spec, self._workload)
+        self._windows = windows_of(spec, work.trace())
+        require_playable(spec, self._windows)
         self.work = work
         self._journal = work.journal
         self._sittings = sittings
@@ -262,6 +263,7 @@ class _Session:
         if spec.endpoint.prompt_kind == "text" and spec.endpoint.tokenizer is None:
             self._events.say("asking the engine's /tokenize which words are one token each")
         prompts = prompts_for(spec.endpoint, engine.url)
+        require_descriptors(protocol, self._windows.most_rows)
         ready = preflight(
             spec,
             engine.url,
@@ -271,9 +273,8 @@ class _Session:
         )
         if sittings is not None:
             sittings.require_answerable(engine, facts.context_tokens)
-        realisation = self._workload.realisation(
-            repeat, lead_in=protocol.lead_in, scored=protocol.scored, tail=protocol.tail
-        )
+        band = self._windows.band_at(round(protocol.start_rate * 1e6))
+        realisation = self._windows.realisation(repeat, band)
         name = facts.name or "the engine"
         self._events.say(f"repeat {repeat} of {protocol.repeats}: {name} passed the preflight")
         if isinstance(prompts, Words):
@@ -311,7 +312,7 @@ class _Session:
             )
         sampled = sampled_rows(self._begun.nonce, repeat, realisation.scored_rows, protocol.mode)
         return Launched(
-            launch_line, repeat, engine, realisation, held, prompts, instruments, sampled
+            launch_line, repeat, engine, band, realisation, held, prompts, instruments, sampled
         )
 
     def _launches(self) -> int:

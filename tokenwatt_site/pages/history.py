@@ -44,7 +44,7 @@ def _row(run: ValidatedRun, folder: str | None) -> HistoryRow:
         signer=run.signer or f"unknown key {run.keyid}",
         mode=f"{run.run.spec.protocol.mode}{interrupted}",
         repeats=len(run.claims.repeats),
-        scored=run.run.spec.protocol.scored,
+        scored=run.claims.repeats[0].scored if run.claims.repeats else 0,
         goodput=None if claim.value is None else text.amount(claim.value, METRICS["goodput"]),
         missing=text.reason(claim) + ("" if held is None else f"; {held} held"),
         folder=folder,

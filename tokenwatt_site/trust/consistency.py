@@ -10,9 +10,9 @@ from tokenwatt_site.errors import InputError, Problem
 from tokenwatt_site.journal import Entry
 from tokenwatt_site.prompts import SEED_RULE, Ids, prompts_of
 from tokenwatt_site.run import Run
-from tokenwatt_site.trials import Told
+from tokenwatt_site.trials import Told, band_of
 from tokenwatt_site.trust.difference import expect_equal
-from tokenwatt_site.workload import Workload
+from tokenwatt_site.windows import Windows
 
 MAX_TRIALS = 2_000
 MAX_PLANNED_ROWS = 4_000_000
@@ -21,7 +21,7 @@ MAX_PLANNED_ROWS = 4_000_000
 _NONCE = re.compile(r"[0-9a-f]{64}")
 
 
-def check_journal(run: Run, journal: Sequence[Entry], workload: Workload) -> None:
+def check_journal(run: Run, journal: Sequence[Entry], windows: Windows) -> None:
     """Check that the journal was opened for this run, and tells what the run says of itself.
 
     A trial belongs to the launch before it, which was for its repeat, on an engine process of its
@@ -35,7 +35,7 @@ def check_journal(run: Run, journal: Sequence[Entry], workload: Workload) -> Non
         InputError: naming the line or the field and what was expected there.
     """
     _check_opening(run, journal)
-    _check_size(run, journal)
+    _check_size(journal, windows)
     measured, ended = _measured_repeats(journal), _ended_repeats(run, journal)
     planned = set(range(1, run.spec.protocol.repeats + 1))
     complete = journal[-1].event == "close" and measured == ended == planned
@@ -52,7 +52,7 @@ def check_journal(run: Run, journal: Sequence[Entry], workload: Workload) -> Non
     _check_idle(journal)
     _check_overhead(run, journal)
     _check_prompts(run, journal)
-    _check_realisations(run, journal, workload)
+    _check_realisations(journal, windows)
     _check_conditions(run, journal)
 
 
@@ -83,16 +83,15 @@ def _check_opening(run: Run, journal: Sequence[Entry]) -> None:
         )
 
 
-def _check_size(run: Run, journal: Sequence[Entry]) -> None:
-    rows = run.spec.protocol.rows
-    found = sum(line.event == "trial_start" for line in journal)
-    if found > (limit := min(MAX_TRIALS, MAX_PLANNED_ROWS // rows)):
+def _check_size(journal: Sequence[Entry], windows: Windows) -> None:
+    rows = [band_of(windows, line).rows for line in journal if line.event == "trial_start"]
+    if len(rows) > MAX_TRIALS or sum(rows) > MAX_PLANNED_ROWS:
         raise InputError(
             Problem(
                 "has more trials than are read",
                 field="journal",
-                found=str(found),
-                expected=f"at most {limit:,} of {rows:,} rows",
+                found=f"{len(rows):,} of {sum(rows):,} rows",
+                expected=f"at most {MAX_TRIALS:,} of {MAX_PLANNED_ROWS:,} rows",
             )
         )
 
@@ -214,21 +213,19 @@ def _check_prompts(run: Run, journal: Sequence[Entry]) -> None:
             )
 
 
-def _check_realisations(run: Run, journal: Sequence[Entry], workload: Workload) -> None:
+def _check_realisations(journal: Sequence[Entry], windows: Windows) -> None:
     """Check that every trial offered the realisation that its repeat's number draws."""
-    protocol = run.spec.protocol
-    hashes: dict[int, str] = {}
+    hashes: dict[tuple[int, int], str] = {}
     for line in journal:
         if line.event != "trial_start":
             continue
-        repeat = line.data["repeat"]
-        if repeat not in hashes:
-            hashes[repeat] = workload.realisation(
-                repeat, lead_in=protocol.lead_in, scored=protocol.scored, tail=protocol.tail
-            ).hash
-        for key, expected in (("realisation", repeat), ("realisation_hash", hashes[repeat])):
+        repeat, band = line.data["repeat"], band_of(windows, line)
+        key = (repeat, band.low_urps)
+        if key not in hashes:
+            hashes[key] = windows.realisation(repeat, band).hash
+        for name, expected in (("realisation", repeat), ("realisation_hash", hashes[key])):
             what = f"is not the draw for repeat {repeat}"
-            expect_equal(f"journal line {line.seq}.{key}", line.data.get(key), expected, what)
+            expect_equal(f"journal line {line.seq}.{name}", line.data.get(name), expected, what)
 
 
 def _check_conditions(run: Run, journal: Sequence[Entry]) -> None:

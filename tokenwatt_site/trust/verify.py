@@ -82,7 +82,7 @@ from tokenwatt_site.trust.keyring import Keyring
 from tokenwatt_site.trust.plausibility import check_dates, check_epochs, check_requests
 from tokenwatt_site.trust.roles import check_model, check_roles, decoded
 from tokenwatt_site.validity import require_playable
-from tokenwatt_site.workload import workload_of
+from tokenwatt_site.windows import windows_of
 
 KeyState: TypeAlias = Literal["known", "unknown"]
 
@@ -271,8 +271,8 @@ def _verified(path: Path, document: JsonValue, keyring: Keyring) -> ValidatedRun
     with _check(6, path):
         raw = _fetched(path.parent, run)
         trace = parse_trace(raw["trace"], source=f"{path}: trace") if "trace" in raw else None
-        workload = workload_of(run.spec.setup, trace)
-        require_playable(run.spec, workload)
+        windows = windows_of(run.spec, trace)
+        require_playable(run.spec, windows)
         evidence = decoded(raw, trace, str(path))
         check_model(run.spec, evidence.model)
         check_answers(run.spec, evidence)
@@ -280,7 +280,7 @@ def _verified(path: Path, document: JsonValue, keyring: Keyring) -> ValidatedRun
     with _check(7, path):
         journal = parse(raw["journal"], f"{path}: journal")
         expect_equal("journal_head", run.journal_head, head(raw["journal"]))
-        check_journal(run, journal, workload)
+        check_journal(run, journal, windows)
         evidence = replace(evidence, journal=journal)
         told = check_asked(run, evidence)
     # (8) requests
@@ -352,7 +352,7 @@ def _run(document: JsonValue, source: str) -> Run:
         raise InputError(*validation_problems(error, source=source)) from error
     expect_equal("configuration", run.configuration, run.spec.configuration_id)
     if run.spec.setup.arrival != "trace":  # that of a trace is in the evidence
-        workload_of(run.spec.setup)
+        windows_of(run.spec)
     return run
 
 
