@@ -67,6 +67,7 @@ def document(**changes: Any) -> dict[str, Any]:
             "accuracy": [],
             "gate": NO_GATE.to_json(),
             "under_load": [],
+            "long_run": {"outcome": "none", "text": "no engine model was fitted"},
             "not_covered": [],
         },
         "evidence": [],
