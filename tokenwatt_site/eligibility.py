@@ -65,8 +65,9 @@ def _all(configuration: Configuration) -> Iterator[tuple[Code, str]]:
     if launches < MIN_LAUNCHES:
         found = f"{launches} launch{'es' if launches != 1 else ''}"
         yield "launches", f"a boundary from {found}; {MIN_LAUNCHES} are needed"
-    # The correction belongs to the engine model (DESIGN 5), which no run file carries yet.
-    yield "long-run", "goodput is measured on one realisation and not corrected to the long run"
+    if claims.long_run.outcome != "accepted":
+        said = f"{claims.long_run.outcome}: " if claims.long_run.outcome == "refused" else ""
+        yield "long-run", f"goodput is not corrected to the long run; {said}{claims.long_run.text}"
     if fields := not_recorded(configuration.setup.to_json()):
         yield "setup", f"not recorded: {', '.join(fields)}"
 

@@ -16,11 +16,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from tokenwatt_site.engine_model.boundary import Edges, edges_of, shows
 from tokenwatt_site.engine_model.document import Fit, ModelFit
 from tokenwatt_site.engine_model.load import Load, Played, counts, missed, play
 from tokenwatt_site.engine_model.model import EngineModel
+from tokenwatt_site.engine_model.steps import Ints
 from tokenwatt_site.errors import InputError, Problem
 from tokenwatt_site.goodput import rank
 from tokenwatt_site.spec import Objective
@@ -161,6 +163,23 @@ def mean_output_tokens(load: Load) -> float:
     return int(asked.sum()) / len(asked)
 
 
+def lacks(fit: ModelFit, repeats: Sequence[int]) -> str | None:
+    """Say in words which boundary of these repeats a fit has not; None: it has all.
+
+    There is none where a modelled engine passes at every rate, or at none: then it is no model of
+    one that was seen to do both.
+    """
+    told = {(f.left_out, b.repeat) for f in fit.fits for b in f.boundaries}
+    for repeat in (0, *repeats):
+        if (0, repeat) not in told:
+            where = f"on what repeat {repeat} offered" if repeat else "in the long run"
+            return f"the model has no boundary {where}"
+    for repeat in repeats if len(repeats) > 1 else ():
+        if (repeat, repeat) not in told:
+            return f"the model fitted without repeat {repeat} has no boundary on what it offered"
+    return None
+
+
 def long_run(
     fit: ModelFit, slo: Sequence[Objective], measured: Sequence[Measured], long_load: Load
 ) -> LongRun:
@@ -263,10 +282,11 @@ def _shows_95(edges: Edges, model: EngineModel, load: Load, slo: Sequence[Object
     return [found is not None and found.is_95 for found in at] == [True, False] and None not in at
 
 
-def _between(flags: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
+def _between(flags: npt.NDArray[np.bool_], begin: Ints, end: Ints) -> Ints:
     """Count the flags that are set from each begin to before its end."""
-    before = np.concatenate([np.zeros(1, np.int64), np.cumsum(flags, dtype=np.int64)])
-    return before[end] - before[begin]
+    before: Ints = np.concatenate([np.zeros(1, np.int64), np.cumsum(flags, dtype=np.int64)])
+    counted: Ints = before[end] - before[begin]
+    return counted
 
 
 def _windows_95(
