@@ -76,14 +76,14 @@ def long_run_claims(
     fit = evidence.model_fit
     if fit is None:
         return _without("none", "no engine model was fitted")
-    if evidence.trace is not None:
+    load = long_load(windows_of(spec, evidence.trace))
+    if load is None:
         return _without("none", "a recorded trace has no long run")
     measured = _measured(trials, repeats)
     if not measured:
         return _without("refused", "no repeat has a boundary")
-    load = long_load(windows_of(spec))
-    if load is None or (why := lacks(fit, [m.repeat for m in measured])):
-        return _without("refused", why if load else "a recorded trace has no long run")
+    if why := lacks(fit, [m.repeat for m in measured]):
+        return _without("refused", why)
     found = long_run(fit, spec.setup.slo, measured, load)
     told = _residuals(found.model, trials)
     claim = _judged(spec, found, told, trials, repeats)
