@@ -25,7 +25,7 @@ from tokenwatt_site.engine_model.long_run import (
     mean_output_tokens,
     outlook,
 )
-from tokenwatt_site.engine_model.model import EngineModel, Family
+from tokenwatt_site.engine_model.model import EngineModel, Family, Prices
 from tokenwatt_site.errors import InputError
 from tokenwatt_site.evidence.records import RequestRecord, Status
 from tokenwatt_site.goodput import tpot_ns, ttft_ns
@@ -154,7 +154,7 @@ def _judged(
         f" (root mean square of {len(found.repeats)} repeats, at most 3%)"
     )
     if drift is not None:
-        accepted += f"; the engine drifted by {100 * drift.change:+.1f}% over its trials"
+        accepted += f"; its steps changed by {100 * drift.change:+.1f}% over the trials"
     family, prices = found.model.family, found.model.prices
     return LongRunClaim(
         outcome="refused" if refusal else "accepted",
@@ -210,7 +210,7 @@ def _too_close(spec: Spec, trials: Sequence[Trial]) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Drift:
-    """Change of ln(seen / model) of the time per token, from the first trial to the last."""
+    """By what share the engine's steps became longer, from the first trial to the last."""
 
     change: float
     half_width: float
@@ -220,32 +220,62 @@ class _Drift:
         if abs(self.change) <= max(MAX_DRIFT, self.half_width):
             return None
         return (
-            f"against the model the engine drifted by {100 * self.change:+.1f}% from the first"
-            f" trial to the last (95% interval ±{100 * self.half_width:.1f}); {100 * MAX_DRIFT:g}%"
-            " is allowed"
+            f"against the model the engine's steps changed by {100 * self.change:+.1f}% from the"
+            f" first trial to the last (95% interval ±{100 * self.half_width:.1f});"
+            f" {100 * MAX_DRIFT:g}% is allowed"
         )
 
 
 def _drift(found: LongRun, told: Sequence[ModelTrial], trials: Sequence[Trial]) -> _Drift | None:
+    """Test the pace of the engine, trial by trial, against clock time."""
     boundary = {r.repeat: r.measured_urps for r in found.repeats}
     low, high = NEAR
     points = [
-        (_seconds(trial), (each.ttft_percent if _no_tpot(told) else each.tpot_percent))
+        (_seconds(trial), pace)
         for trial, each in zip(trials, told, strict=True)
         if low <= trial.rate_urps / boundary.get(trial.repeat, trial.rate_urps) <= high
         and not trial.abandoned
+        and (pace := _pace(found.model, trial, each)) is not None
     ]
-    known = [(at, percent / 100) for at, percent in points if percent is not None]
-    line = slope([at for at, _ in known], [y for _, y in known])
+    line = slope([at for at, _ in points], [pace for _, pace in points])
     if line is None:
         return None
-    span = max(at for at, _ in known) - min(at for at, _ in known)
+    span = max(at for at, _ in points) - min(at for at, _ in points)
     return _Drift(line.value * span, line.half_width * span)
 
 
-def _no_tpot(told: Sequence[ModelTrial]) -> bool:
-    """Answers of one token have no time per token; then the first token's time is tested."""
-    return all(each.tpot_percent is None for each in told)
+def _pace(model: EngineModel, trial: Trial, told: ModelTrial) -> float | None:
+    """Return ln(step time seen / model's): residual of the trial / what 1% on all prices does to it.
+
+    Near the boundary a step that is 1% longer makes times per token 2% longer and more. Answers of
+    one token have no time per token; then it is that to the first. None: the model cannot tell.
+    """
+    load = Load.of(trial.realisation)
+    try:
+        own = play(model, load, trial.rate_urps)
+        slow = play(EngineModel(model.family, _slower(model.prices)), load, trial.rate_urps)
+    except InputError:
+        return None
+    if told.tpot_percent is not None:
+        seen, times = told.tpot_percent, [played.last_ns - played.first_ns for played in (own, slow)]
+    elif told.ttft_percent is not None:
+        seen, times = told.ttft_percent, [played.first_ns - played.due_ns for played in (own, slow)]
+    else:
+        return None
+    pairs = [time[load.scored].tolist() for time in times]
+    effect = _median([math.log(b / a) for a, b in zip(*pairs, strict=True) if min(a, b) > 0])
+    if effect is None or effect < 50 * math.log(1 + _SLOWER):
+        return None
+    return seen / effect * math.log(1 + _SLOWER)
+
+
+_SLOWER = 0.01
+
+
+def _slower(prices: Prices) -> Prices:
+    return Prices.model_construct(
+        **{name: price + price // 100 for name, price in prices.to_json().items()}
+    )
 
 
 def _seconds(trial: Trial) -> float:
