@@ -26,7 +26,8 @@ Verdict: TypeAlias = Literal["PASS", "FAIL", "INVALID"]
 
 
 class ObjectiveResult(Model):
-    """One objective in one trial. `value_ms` is the order statistic; null: too few are known."""
+    """One objective in one trial. `value_ms` is the order statistic; null: too few are known, or
+    so few there are that it would be their maximum."""
 
     label: str
     n: int

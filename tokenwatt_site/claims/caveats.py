@@ -11,11 +11,19 @@ from tokenwatt_site.evidence.records import Status
 from tokenwatt_site.journal import Entry
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.prompts import Prompts, Words, prompts_of
-from tokenwatt_site.run import MetricClaim, NotCovered, RepeatClaim, SelfTest
+from tokenwatt_site.run import (
+    LongRunClaim,
+    MetricClaim,
+    NotCovered,
+    RepeatClaim,
+    SelfTest,
+    TrialClaim,
+)
 from tokenwatt_site.spec import MIN_SCORED, MIN_WINDOW_S, NOT_RECORDED, PowerScope, Spec
 from tokenwatt_site.trace import Trace
 from tokenwatt_site.trials import Told, Trial
 from tokenwatt_site.validity import fill_ns
+from tokenwatt_site.windows import Windows
 from tokenwatt_site.workload import Realisation
 
 
@@ -264,16 +272,12 @@ def _all(
         yield "Setup fields that were not recorded", ", ".join(fields)
 
 
-def of_long_run(
-    spec: Spec, windows: Windows, claim: LongRunClaim
-) -> tuple[NotCovered, ...]:
+def of_long_run(spec: Spec, windows: Windows, claim: LongRunClaim) -> tuple[NotCovered, ...]:
     """Return what is to be known of the long run, and of the windows that stand for it."""
     return tuple(NotCovered(what=what, why=why) for what, why in _long_run(spec, windows, claim))
 
 
-def _long_run(
-    spec: Spec, windows: Windows, claim: LongRunClaim
-) -> Iterator[tuple[str, str]]:
+def _long_run(spec: Spec, windows: Windows, claim: LongRunClaim) -> Iterator[tuple[str, str]]:
     if claim.outcome == "accepted":
         kept = claim.windows_kept_percent
         told = "" if kept is None else f" Of 10-minute windows at it {kept:.0f}% keep the SLO."
@@ -309,19 +313,30 @@ def _long_run(
         )
 
 
-def contradictions(repeats: Sequence[RepeatClaim], trials: Sequence[TrialClaim]) -> Iterator[str]:
-    """Tell of trials that failed below a rate that passed, on the same rows."""
-    for repeat in repeats:
-        own = [t for t in trials if t.repeat == repeat.repeat and t.band_urps == repeat.band_urps]
-        passed = [t for t in own if t.verdict == "PASS"]
-        for failed in (t for t in own if t.verdict == "FAIL"):
-            above = [t for t in passed if t.rate_urps > failed.rate_urps]
-            if above:
-                yield (
-                    f"In repeat {repeat.repeat} trial {failed.trial} failed at"
-                    f" {failed.rate_urps / 1e6:g} requests/s, below trial"
-                    f" {', '.join(str(t.trial) for t in above)}, which passed."
-                )
+def contradictions(
+    trials: Sequence[Trial], claimed: Sequence[TrialClaim]
+) -> tuple[NotCovered, ...]:
+    """Tell of trials that failed below a rate that passed on the same rows in the same repeat."""
+    judged = list(zip(trials, claimed, strict=True))
+    told = []
+    for trial, failed in judged:
+        above = [
+            str(claim.trial)
+            for other, claim in judged
+            if failed.verdict == "FAIL"
+            and claim.verdict == "PASS"
+            and claim.rate_urps > failed.rate_urps
+            and (other.repeat, other.band) == (trial.repeat, trial.band)
+        ]
+        if above:
+            told.append(
+                f"In repeat {failed.repeat} trial {failed.trial} failed at"
+                f" {failed.rate_urps / 1e6:g} requests/s, and trial {', '.join(above)} passed above"
+                " it."
+            )
+    what = "A boundary below which every rate passes, and above which none does"
+    why = " ".join(told) + " The lowest rate that failed decides."
+    return (NotCovered(what=what, why=why),) if told else ()
 
 
 def _no_number(reason: str) -> str:

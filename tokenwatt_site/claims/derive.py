@@ -10,7 +10,12 @@ from collections.abc import Mapping, Sequence
 
 from tokenwatt_site.claims.accuracy import accuracy_claims
 from tokenwatt_site.claims.bandwidth import bandwidth_claims
-from tokenwatt_site.claims.caveats import caveats, circumstances
+from tokenwatt_site.claims.caveats import (
+    caveats,
+    circumstances,
+    contradictions,
+    of_long_run,
+)
 from tokenwatt_site.claims.energy import energy_claims, idle_of, trial_energy
 from tokenwatt_site.claims.long_run import difference, long_run_claims
 from tokenwatt_site.claims.pooled import absent, pooled
@@ -18,9 +23,13 @@ from tokenwatt_site.claims.power_caveats import host_caveats, power_caveats
 from tokenwatt_site.energy.idle import Idle
 from tokenwatt_site.evidence.records import Status
 from tokenwatt_site.goodput import (
+    Judgement,
     at_quantile,
     boundary_urps,
     bracket,
+    carries,
+    defined,
+    fewest,
     meets_all,
     order_statistic,
     quantile,
@@ -38,6 +47,7 @@ from tokenwatt_site.run import (
 from tokenwatt_site.spec import Spec
 from tokenwatt_site.trials import Evidence, Trial, read_trials, tokens_in_window
 from tokenwatt_site.validity import highest_rate_urps, lag_ns, stamp_ns, verdict
+from tokenwatt_site.windows import windows_of
 
 __all__ = ["Evidence", "derive"]
 
@@ -81,6 +91,8 @@ def derive(spec: Spec, evidence: Evidence) -> Claims:
         long_run=replayed.claim.model_copy(update={"difference": difference(metrics)}),
         not_covered=(
             *caveats(spec, repeats, metrics),
+            *of_long_run(spec, windows_of(spec, evidence.trace), replayed.claim),
+            *contradictions(trials, claimed),
             *traffic.not_covered,
             *circumstances(spec, evidence.journal, trials, evidence.trace),
             *power_caveats(spec, evidence, energy.energies),
@@ -117,7 +129,7 @@ def _trial_claim(
                 undefined=j.undefined,
                 misses=j.misses,
                 allowed=j.allowed,
-                value_ms=None if j.value_ns is None else j.value_ns / 1e6,
+                value_ms=_carried_ms(j),
                 passed=j.outcome == "PASS",
             )
             for j in trial.judgements(spec.setup.slo)
@@ -129,6 +141,12 @@ def _trial_claim(
         energy_j=None if energy is None or energy.energy_mj is None else energy.energy_mj / 1e3,
         started=trial.started,
     )
+
+
+def _carried_ms(found: Judgement) -> float | None:
+    if found.value_ns is None or not carries(found.objective.quantile, found.n):
+        return None
+    return found.value_ns / 1e6
 
 
 def _repeats(
@@ -235,6 +253,14 @@ def _latencies(spec: Spec, tops: Sequence[Trial]) -> tuple[MetricClaim, ...]:
 def _latency(key: str, q: float, tops: Sequence[Trial]) -> MetricClaim:
     name = key.upper() if key in {"ttft", "tpot", "e2e"} else METRICS[key].label
     label = f"{name} p{q * 100:g}"
+    least = min((defined(key, trial.scored) for trial in tops), default=0)
+    if least and not carries(q, least):
+        return absent(
+            key,
+            f"withheld: {least:,} requests do not carry it; of fewer than {fewest(q):,} it is the"
+            " maximum",
+            label,
+        )
     values = [order_statistic(key, trial.scored, q) for trial in tops]
     known = [value / 1e6 for value in values if value is not None]
     if not tops:

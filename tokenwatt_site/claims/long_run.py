@@ -245,7 +245,7 @@ def _drift(found: LongRun, told: Sequence[ModelTrial], trials: Sequence[Trial]) 
 
 
 def _pace(model: EngineModel, trial: Trial, told: ModelTrial) -> float | None:
-    """Return ln(step time seen / model's): residual of the trial / what 1% on all prices does to it.
+    """Return ln(step time seen / model's): a trial's residual / what 1% on all prices does to it.
 
     Near the boundary a step that is 1% longer makes times per token 2% longer and more. Answers of
     one token have no time per token; then it is that to the first. None: the model cannot tell.
@@ -257,7 +257,10 @@ def _pace(model: EngineModel, trial: Trial, told: ModelTrial) -> float | None:
     except InputError:
         return None
     if told.tpot_percent is not None:
-        seen, times = told.tpot_percent, [played.last_ns - played.first_ns for played in (own, slow)]
+        seen, times = (
+            told.tpot_percent,
+            [played.last_ns - played.first_ns for played in (own, slow)],
+        )
     elif told.ttft_percent is not None:
         seen, times = told.ttft_percent, [played.first_ns - played.due_ns for played in (own, slow)]
     else:
