@@ -86,9 +86,9 @@ class Leaderboard:
 def rank(configurations: Iterable[Configuration]) -> Leaderboard:
     """Place every configuration in its section; rank those that `eligibility` lets rank.
 
-    Ranks are ranges from the intervals of the mean long-run goodput (DESIGN 6): one that cannot be told from
-    another shares its ranks. Ranked rows come first, by best rank and then name; then the others,
-    by measured goodput, those without one last.
+    Ranks are ranges from the intervals of the mean long-run goodput (DESIGN 6): one that cannot be
+    told from another shares its ranks. Ranked rows come first, by best rank and then name; then the
+    others, by measured goodput, those without one last.
     """
     members: dict[tuple[str, str, tuple[str, ...], str, bool], list[Configuration]] = {}
     for configuration in configurations:

@@ -26,8 +26,11 @@ Verdict: TypeAlias = Literal["PASS", "FAIL", "INVALID"]
 
 
 class ObjectiveResult(Model):
-    """One objective in one trial. `value_ms` is the order statistic; null: too few are known, or
-    so few there are that it would be their maximum."""
+    """One objective in one trial.
+
+    `value_ms` is the order statistic; null: too few are known, or so few there are that it would be
+    their maximum.
+    """
 
     label: str
     n: int
