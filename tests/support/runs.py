@@ -379,7 +379,7 @@ class RunBuilder:
     simulated: bool = True
     long_run: bool = False
     """Whether an engine model was fitted. The engine is then a ModelEngine, and so the fit right;
-    trials are minutes apart, and the rates are those around the boundary."""
+    trials are minutes apart, and brackets as narrow as those of full mode."""
     status: Literal["complete", "interrupted"] = "complete"
     engine: ToyEngine | ModelEngine = ToyEngine()
     model_fit: ModelFit | None = None
@@ -646,9 +646,8 @@ class RunBuilder:
     def _around_the_boundary(self, repeat: int) -> tuple[int, int, int]:
         spec = self.spec
         drawn = self._realisation(repeat)
-        low, high = _boundary(
-            self._engine(repeat), drawn, spec.setup.slo, spec.protocol.bracket_ratio
-        )
+        ratio = 1.02 if self.long_run else spec.protocol.bracket_ratio
+        low, high = _boundary(self._engine(repeat), drawn, spec.setup.slo, ratio)
         return low // 2, low, high
 
     def _offer(self, repeat: int, trial: int, rate_urps: int) -> list[RequestRecord]:
