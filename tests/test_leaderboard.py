@@ -150,7 +150,7 @@ def test_a_row_that_may_not_rank_moves_no_rank(monkeypatch: pytest.MonkeyPatch) 
             "setup__workload": {"name": "other", "version": 1, "hash": "2" * 64},
         },
         {"setup__workload__hash": "3" * 64},
-        {"setup__slo": [{"metric": "ttft", "quantile": 0.99, "limit_ms": 1500.0}]},
+        {"setup__slo": [{"metric": "ttft", "quantile": 0.8, "limit_ms": 1500.0}]},
         {"setup__slo": [{"metric": "ttft", "quantile": 0.9, "limit_ms": 1400.0}]},
         {"setup__power": {"sensor": "nvml", "scope": "gpu", "rate_hz": 1.0}},
         {"setup__accelerator__model": "NVIDIA H200"},
