@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from tokenwatt_site.evidence.records import RequestRecord, Status
 from tokenwatt_site.goodput import (
-    carries,
-    fewest,
     boundary_urps,
     bracket,
+    carries,
     decide,
     e2e_ns,
+    fewest,
     judge,
     meets_all,
     order_statistic,
