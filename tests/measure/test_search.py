@@ -1,8 +1,10 @@
-"""The search encloses the boundary of any engine, and ends."""
+"""The search encloses the boundary of any engine, on the rows of one band, and ends."""
 
 from __future__ import annotations
 
 import math
+import random
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given
@@ -10,185 +12,341 @@ from hypothesis import strategies as st
 
 from tests.support.runs import small_spec, spec_in_mode
 from tokenwatt_site.goodput import bracket
-from tokenwatt_site.measure.search import SWEEP, Done, RepeatSearch
-from tokenwatt_site.spec import HIGHEST_URPS
+from tokenwatt_site.measure.search import (
+    FLOOR_SHARE,
+    MOST_PREDICTIONS,
+    STEP,
+    SWEEP,
+    Done,
+    Offer,
+    RepeatSearch,
+)
+from tokenwatt_site.run import Verdict
+from tokenwatt_site.spec import HIGHEST_URPS, Spec
 from tokenwatt_site.windows import Band, Windows, windows_of
 
-ALL = Band(0, HIGHEST_URPS, 5, 20, 60)
-BANDS = tuple(Band(1_000_000 << i, 2_000_000 << i, 5, 20, 60) for i in range(6))
+RATIO = {"demo": 1.15, "quick": 1.05, "full": 1.02}
+MODES = st.sampled_from(sorted(RATIO))
+START_URPS = 1_000_000
+PILOTS = 14  # doubled or halved from START_URPS to anywhere below
+BOUNDARIES = st.integers(20_000, 4_000_000_000)
 
 
-def windows(*bands: Band) -> Windows:
-    return Windows(windows_of(small_spec()).workload, bands, chosen=False)
+def spec_of(mode: str) -> Spec:
+    changes = {"protocol__start_rate": START_URPS / 1e6, "protocol__max_rate": None}
+    return spec_in_mode(mode, **changes)
 
 
-def searcher(mode="demo", bands=(ALL,), repeat=1, start=1.0, **given):
-    protocol = spec_in_mode(mode).protocol.model_copy(update={"start_rate": start})
-    given.setdefault("ceiling_urps", lambda band: min(band.highest_urps, 64_000_000))
-    return RepeatSearch(protocol, windows(*bands), repeat, **given)
+ONE = windows_of(small_spec())
+EDGES = (0, *(500_000 * 2**n for n in range(13)), HIGHEST_URPS + 1)
+MANY = Windows(
+    ONE.workload,
+    tuple(
+        Band(low, high, 5, 20 + number, 60)
+        for number, (low, high) in enumerate(zip(EDGES, EDGES[1:], strict=False))
+    ),
+    chosen=True,
+)
+WINDOWS = st.sampled_from([ONE, MANY])
+
+Passes = Callable[[Offer], bool]
 
 
-def searched(search, passes, most=80):
-    """Offer rates to an engine; return what was seen. `passes` has the word on (rate, band)."""
-    seen = []
+def up_to(boundary: int) -> Passes:
+    return lambda offer: offer.rate_urps <= boundary
+
+
+def search_of(
+    mode: str,
+    windows: Windows = ONE,
+    *,
+    repeat: int = 1,
+    earlier: Sequence[Done] = (),
+    top: int = HIGHEST_URPS,
+    predict: Callable[[Band, int], int | None] | None = None,
+) -> RepeatSearch:
+    return RepeatSearch(
+        spec_of(mode).protocol,
+        windows,
+        repeat,
+        earlier=earlier,
+        ceiling_urps=lambda _: top,
+        predict=predict,
+    )
+
+
+def searched(search: RepeatSearch, passes: Passes, most: int = 80) -> list[tuple[Offer, Verdict]]:
+    """Offer rates to an engine until the search is over; return what was seen."""
+    seen: list[tuple[Offer, Verdict]] = []
     while (offer := search.next()) is not None:
-        outcome = "PASS" if passes(*offer) else "FAIL"
-        search.saw(offer, outcome)
-        seen.append((offer.rate_urps, offer.band, outcome))
-        assert len(seen) < most
+        assert search.next() == offer
+        assert search.left() >= 1
+        seen.append((offer, "PASS" if passes(offer) else "FAIL"))
+        search.saw(*seen[-1])
+        assert len(seen) <= most
     return seen
 
 
-def enclosed(seen):
-    own = [(rate, verdict) for rate, band, verdict in seen if band == seen[-1][1]]
-    return bracket([r for r, v in own if v == "PASS"], [r for r, v in own if v == "FAIL"])
+def rates(seen: Sequence[tuple[Offer, Verdict]]) -> list[int]:
+    return [offer.rate_urps for offer, _ in seen]
 
 
-boundaries = st.integers(20_000, 60_000_000)
-modes = st.sampled_from(["full", "quick", "demo"])
-words = st.none() | st.floats(0.25, 4)
-"""What is predicted, over the boundary; None: nothing is."""
+def earlier_at(boundary: int, windows: Windows = ONE, repeat: int = 1) -> Done:
+    low = math.floor(boundary / math.sqrt(1.02))
+    return Done(repeat, windows.band_at(boundary), low, math.floor(low * 1.02))
 
 
-def predicting(boundary, word):
-    return None if word is None else lambda band, near: round(boundary * word)
-
-
-@given(boundaries, modes, st.sampled_from([(ALL,), BANDS]), words, st.integers(1, 3))
+@given(BOUNDARIES, MODES, WINDOWS, st.sampled_from([None, 0.25, 0.5, 0.94, 1.0, 1.06, 2.0, 4.0]))
 def test_the_bracket_holds_the_boundary_and_is_as_narrow_as_asked(
-    boundary, mode, bands, word, repeat
-):
-    earlier = [Done(1, max(1, round(boundary * (word or 1))))] if repeat > 1 else []
-    search = searcher(mode, bands, repeat, earlier=earlier, predict=predicting(boundary, word))
-    low, high = enclosed(searched(search, lambda rate, _: rate <= boundary))
-    ratio = {"full": 1.02, "quick": 1.05, "demo": 1.15}[mode]
+    boundary: int, mode: str, windows: Windows, off: float | None
+) -> None:
+    predict = None if off is None else lambda *_: round(boundary * off)
+    search = search_of(mode, windows, predict=predict)
+    searched(search, up_to(boundary))
+    low, high = search.done().pass_urps, search.done().fail_urps
+    assert low is not None
+    assert high is not None
     assert low <= boundary < high
-    assert high <= low * ratio
-    assert search.boundary_urps == math.isqrt(low * high)
+    assert high <= low * RATIO[mode] or high == low + 1
 
 
-@given(boundaries, modes, st.sampled_from([(ALL,), BANDS]), words)
-def test_a17_no_rate_is_offered_twice(boundary, mode, bands, word):
-    search = searcher(mode, bands, predict=predicting(boundary, word))
-    seen = searched(search, lambda rate, _: rate <= boundary)
-    assert len({(rate, band) for rate, band, _ in seen}) == len(seen)
+@given(BOUNDARIES, MODES, WINDOWS, st.none() | st.floats(0.2, 5), st.integers(1, 3))
+def test_a17_no_rate_is_offered_twice_on_whatever_rows(
+    boundary: int, mode: str, windows: Windows, off: float | None, repeat: int
+) -> None:
+    predict = None if off is None else lambda *_: round(boundary * off)
+    earlier = [earlier_at(3_000_000, windows)] if repeat > 1 else []
+    search = search_of(mode, windows, repeat=repeat, earlier=earlier, predict=predict)
+    offered = rates(searched(search, up_to(boundary)))
+    assert len(set(offered)) == len(offered)
 
 
-@given(st.data(), modes, st.sampled_from([(ALL,), BANDS]), words, st.integers(1, 3))
-def test_it_ends_whatever_the_verdicts_and_predictions_are(data, mode, bands, word, repeat):
-    known = {}
+@given(st.integers(), MODES, WINDOWS, st.integers(1, 3), st.booleans())
+def test_it_ends_on_an_engine_whose_verdicts_and_a_model_whose_words_are_chance(
+    seed: int, mode: str, windows: Windows, repeat: int, bounded: bool
+) -> None:
+    chance = random.Random(seed)
 
-    def passes(rate, band):
-        return known.setdefault((rate, band), data.draw(st.booleans()))
+    def predict(_band: Band, near_urps: int) -> int | None:
+        share = chance.choice([None, 0.01, 0.5, 0.98, 1.0, 1.02, 2.0, 100.0])
+        return None if share is None else max(1, round(near_urps * share))
 
-    def predict(band, near):
-        return data.draw(st.none() | st.integers(1, 100_000_000))
-
-    earlier = [Done(1, data.draw(boundaries))] if repeat > 1 else []
-    search = searcher(mode, bands, repeat, earlier=earlier, predict=predict if word else None)
-    seen = searched(search, passes, most=150)
-    assert len({(rate, band) for rate, band, _ in seen}) == len(seen)
-
-
-@given(st.integers(100_000, 50_000_000), st.sampled_from([(ALL,), BANDS]))
-def test_each_band_has_a_boundary_of_its_own(boundary, bands):
-    """On other rows the same engine has another boundary, by up to a tenth."""
-    factor = dict(zip(bands, [1.0, 1.09, 0.92, 1.05, 0.95, 1.1], strict=False))
-    search = searcher("quick", bands)
-    seen = searched(search, lambda rate, band: rate <= boundary * factor[band])
-    low, high = enclosed(seen)
-    assert low <= boundary * factor[seen[-1][1]] < high <= low * 1.05
-
-
-@pytest.mark.parametrize(("word", "most"), [(1.0, 3), (1.004, 3), (0.996, 3), (1.03, 5), (0.97, 5)])
-@pytest.mark.parametrize("bands", [(ALL,), BANDS])
-def test_a_good_prediction_leaves_two_trials_beside_the_pilot(word, most, bands):
-    for boundary in range(2_100_000, 9_000_000, 330_000):
-        search = searcher("quick", bands, predict=predicting(boundary, word))
-        assert len(searched(search, lambda rate, _, edge=boundary: rate <= edge)) <= most
-
-
-def test_the_model_is_asked_on_the_rows_that_its_prediction_falls_on():
-    asked = []
-
-    def predict(band, near):
-        asked.append((band, near))
-        return 5_000_000
-
-    seen = searched(searcher("quick", BANDS, predict=predict), lambda rate, _: rate <= 5_000_000)
-    assert asked[:2] == [(BANDS[0], 1_000_000), (BANDS[2], 5_000_000)]
-    assert {band for _, band, _ in seen[1:]} == {BANDS[2]}
-
-
-def test_repeat_2_of_full_mode_asks_the_model_for_nothing():
-    def predict(band, near):
-        raise AssertionError
-
-    search = searcher("full", repeat=2, earlier=[Done(1, 5_100_000)], predict=predict)
-    assert len(searched(search, lambda rate, _: rate <= 5_000_000)) <= 5
-
-
-@pytest.mark.parametrize(("mode", "repeat"), [("quick", 1), ("demo", 1), ("full", 2), ("full", 3)])
-def test_only_repeat_1_of_full_mode_makes_the_sweep(mode, repeat):
-    earlier = [Done(1, 5_000_000)] if repeat > 1 else []
-    found = searched(searcher(mode, repeat=repeat, earlier=earlier), lambda rate, _: rate <= 5e6)
-    low, high = enclosed(found)
-    assert found[-1][0] in {low, high}
-
-
-def test_the_sweep_follows_the_bracket_with_rates_that_may_be_offered():
-    search = searcher("full", ceiling_urps=lambda band: 5_300_000)
-    seen = searched(search, lambda rate, _: rate <= 5_000_000)
-    middle = search.boundary_urps
-    assert [rate for rate, _, _ in seen[-3:]] == [round(middle * share) for share in SWEEP[:3]]
-
-
-def test_a_sweep_that_fails_below_the_bracket_narrows_it_anew():
-    search = searcher("full")
-    broken = set()
-
-    def passes(rate, band):
-        if 3_400_000 < rate < 3_600_000:
-            broken.add(rate)
-        return rate <= 5_000_000 and rate not in broken
-
-    seen = searched(search, passes)
-    low, high = enclosed(seen)
-    assert broken
-    assert high == min(broken) <= low * 1.02
-
-
-def test_a17_the_ceiling_is_offered_and_never_passed_over():
-    search = searcher(ceiling_urps=lambda band: 5_000_000)
-    seen = searched(search, lambda rate, _: True)
-    assert seen[-1][0] == max(rate for rate, _, _ in seen) == 5_000_000
-    assert search.boundary_urps is None
-
-
-def test_without_a_ceiling_of_the_spec_a_search_goes_up_to_the_last_band():
-    search = RepeatSearch(
-        spec_in_mode("quick").protocol.model_copy(update={"start_rate": 1.0, "max_rate": None}),
-        windows(*BANDS),
-        1,
+    search = search_of(
+        mode,
+        windows,
+        repeat=repeat,
+        earlier=[earlier_at(3_000_000, windows)] if bounded else [],
+        predict=predict,
     )
-    assert searched(search, lambda rate, _: True)[-1][0] == BANDS[-1].highest_urps
+    seen = searched(search, lambda _: chance.random() < 0.5, most=120)
+    assert len(set(rates(seen))) == len(seen)
+    low, high = search.done().pass_urps, search.done().fail_urps
+    if low is not None and high is not None:
+        assert high <= low * RATIO[mode] or high == low + 1
 
 
-def test_an_engine_that_passes_nothing_ends_the_search():
-    seen = searched(searcher(), lambda rate, _: False)
-    assert {verdict for _, _, verdict in seen} == {"FAIL"}
-    assert len(seen) <= 8
+@given(BOUNDARIES, MODES, WINDOWS)
+def test_all_trials_of_the_bracket_are_of_one_band(
+    boundary: int, mode: str, windows: Windows
+) -> None:
+    search = search_of(mode, windows, predict=lambda *_: boundary)
+    seen = searched(search, up_to(boundary))
+    done = search.done()
+    of_band = [(o.rate_urps, v) for o, v in seen if o.band == done.band]
+    assert (done.pass_urps, done.fail_urps) == bracket(
+        [rate for rate, verdict in of_band if verdict == "PASS"],
+        [rate for rate, verdict in of_band if verdict == "FAIL"],
+    )
+    assert [offer.band for offer, _ in seen[1:]] == [done.band] * (len(seen) - 1)
 
 
-def test_a_trial_without_a_verdict_is_offered_again():
-    search = searcher()
-    assert search.next() == search.next()
+def test_a_right_prediction_takes_two_trials_after_the_pilot() -> None:
+    seen = searched(search_of("quick", predict=lambda *_: 5_090_000), up_to(5_090_000))
+    assert [verdict for _, verdict in seen] == ["PASS", "PASS", "FAIL"]
+    assert seen[1][0].rate_urps == pytest.approx(5_090_000 / math.sqrt(1.05), abs=1)
+    assert seen[2][0].rate_urps == pytest.approx(5_090_000 * math.sqrt(1.05), abs=3)
 
 
-@given(boundaries, modes)
-def test_fewer_trials_are_left_as_the_search_goes_on(boundary, mode):
-    search = searcher(mode)
+@pytest.mark.parametrize(("off", "most"), [(1.02, 4), (0.98, 4), (1.06, 8), (0.94, 8), (4, 13)])
+def test_a_model_that_stays_wrong_costs_a_few_trials_more(off: float, most: int) -> None:
+    search = search_of("quick", predict=lambda *_: round(5_090_000 * off))
+    assert len(searched(search, up_to(5_090_000))) <= most
+
+
+def test_a_wrong_model_is_asked_again_with_what_was_seen_since() -> None:
+    told = iter([7_000_000, 5_090_000])
+    asked: list[int] = []
+
+    def predict(_band: Band, near_urps: int) -> int:
+        asked.append(near_urps)
+        return next(told)
+
+    seen = searched(search_of("quick", predict=predict), up_to(5_090_000))
+    assert [verdict for _, verdict in seen] == ["PASS", "FAIL", "PASS", "FAIL"]
+    assert asked == [START_URPS, seen[1][0].rate_urps]
+    assert len(asked) <= MOST_PREDICTIONS
+
+
+def test_a_later_repeat_begins_where_the_model_sees_its_own_boundary() -> None:
+    near: list[int] = []
+
+    def predict(_band: Band, near_urps: int) -> int:
+        near.append(near_urps)
+        return 4_000_000
+
+    earlier = [earlier_at(5_000_000), earlier_at(5_100_000, repeat=2)]
+    search = search_of("full", repeat=3, earlier=earlier, predict=predict)
+    seen = searched(search, up_to(4_000_000))
+    assert near == [earlier[-1].boundary_urps]
+    assert [verdict for _, verdict in seen] == ["PASS", "FAIL"]
+
+
+def test_repeat_2_of_full_mode_is_searched_without_the_model_from_the_boundary_of_repeat_1() -> (
+    None
+):
+    def predict(*_: object) -> int:
+        raise AssertionError("the guard asked the model")
+
+    first = earlier_at(5_000_000, MANY)
+    search = search_of("full", MANY, repeat=2, earlier=[first], predict=predict)
+    seen = searched(search, up_to(5_300_000))
+    assert first.boundary_urps is not None
+    assert seen[0][0].rate_urps == pytest.approx(first.boundary_urps / math.sqrt(1.02), abs=1)
+    assert {offer.band for offer, _ in seen} == {first.band}
+    assert len(seen) <= 7
+
+
+def test_repeat_2_of_quick_mode_asks_the_model() -> None:
+    search = search_of(
+        "quick", repeat=2, earlier=[earlier_at(5_000_000)], predict=lambda *_: 6_000_000
+    )
+    assert len(searched(search, up_to(6_000_000))) == 2
+
+
+def test_without_any_boundary_before_a_repeat_begins_at_the_highest_pass() -> None:
+    earlier = [Done(1, ONE.bands[0], 8_000_000, None)]
+    first = search_of("quick", repeat=2, earlier=earlier).next()
+    assert first == Offer(8_000_000, ONE.bands[0])
+
+
+def test_pilots_are_doubled_each_on_the_rows_of_its_own_band() -> None:
+    seen = searched(search_of("demo", MANY), up_to(5_000_000))
+    pilots = [offer for offer, _ in seen[:4]]
+    assert [p.rate_urps for p in pilots] == [1_000_000 * 2**n for n in range(4)]
+    assert [p.band for p in pilots] == [MANY.band_at(p.rate_urps) for p in pilots]
+    assert len({offer.band for offer, _ in seen[4:]}) == 1
+
+
+def test_the_sweep_follows_the_bracket_of_repeat_1_in_full_mode_alone() -> None:
+    seen = searched(search_of("full", predict=lambda *_: 5_000_000), up_to(5_000_000))
+    boundary = math.isqrt(seen[1][0].rate_urps * seen[2][0].rate_urps)
+    assert rates(seen[3:]) == [round(boundary * share) for share in SWEEP]
+    later = search_of(
+        "full", repeat=3, earlier=[earlier_at(5_000_000)], predict=lambda *_: 5_000_000
+    )
+    assert len(searched(later, up_to(5_000_000))) == 2
+
+
+def test_the_sweep_leaves_out_what_may_not_be_offered() -> None:
+    search = search_of("full", predict=lambda *_: 5_000_000, top=5_200_000)
+    assert len(searched(search, up_to(5_000_000))) == 3 + len(SWEEP) - 1
+
+
+def test_c2_the_sweep_does_without_a_rate_that_is_given_up_and_the_bracket_does_not() -> None:
+    search = search_of("full", predict=lambda *_: 5_000_000)
+    seen = []
     while (offer := search.next()) is not None:
-        assert search.left() > 0
-        search.saw(offer, "PASS" if offer.rate_urps <= boundary else "FAIL")
+        seen.append(offer)
+        if len(seen) == 4:
+            search.saw(offer, "INVALID")
+            assert search.next() == offer
+            search.give_up(offer)
+            continue
+        search.saw(offer, "PASS" if offer.rate_urps <= 5_000_000 else "FAIL")
+    assert len(seen) == 3 + len(SWEEP)
+    assert search.done().boundary_urps is not None
+    search = search_of("full")
+    pilot = search.next()
+    assert pilot is not None
+    search.saw(pilot, "INVALID")
+    search.give_up(pilot)
+    assert search.next() is None
     assert search.left() == 0
+
+
+def test_a_rate_of_the_sweep_that_fails_below_the_boundary_is_enclosed_anew() -> None:
+    failing: list[int] = []
+
+    def passes(offer: Offer) -> bool:
+        if len(failing) or 4_600_000 < offer.rate_urps < 4_800_000:
+            failing.append(offer.rate_urps)
+            return offer.rate_urps < 4_500_000
+        return offer.rate_urps <= 5_000_000
+
+    search = search_of("full", predict=lambda *_: 5_000_000)
+    searched(search, passes)
+    done = search.done()
+    assert failing
+    assert done.pass_urps is not None
+    assert done.fail_urps is not None
+    assert done.pass_urps < 4_500_000 <= done.fail_urps <= done.pass_urps * 1.02
+
+
+def test_a17_the_ceiling_is_offered_and_never_passed_over() -> None:
+    for predict in (None, lambda *_: 70_000_000):
+        search = search_of("quick", MANY, top=5_000_000, predict=predict)
+        seen = searched(search, up_to(10**12))
+        assert seen[-1][0].rate_urps == 5_000_000
+        assert max(rates(seen)) == 5_000_000
+        assert search.done().boundary_urps is None
+
+
+def test_a_bracket_that_leaves_its_band_upward_goes_on_in_the_next() -> None:
+    # Predicted just below the edge of a band, on whose rows the engine holds every rate.
+    edge = 4_000_000
+    search = search_of("quick", MANY, predict=lambda *_: 3_900_000)
+    seen = searched(search, lambda offer: offer.rate_urps <= 4_300_000)
+    done = search.done()
+    assert done.band == MANY.band_at(edge)
+    assert done.pass_urps is not None
+    assert done.fail_urps is not None
+    assert done.pass_urps <= 4_300_000 < done.fail_urps
+    assert (edge - 1, "PASS") in [(o.rate_urps, v) for o, v in seen if o.band != done.band]
+
+
+def test_an_engine_that_passes_nothing_ends_the_search() -> None:
+    for predict in (None, lambda *_: 3_000_000):
+        search = search_of("quick", predict=predict)
+        seen = searched(search, lambda _: False, most=30)
+        assert min(rates(seen)) <= START_URPS / FLOOR_SHARE * STEP
+        assert search.done().pass_urps is None
+
+
+def test_without_a_model_a_search_takes_its_pilots_and_its_bisections() -> None:
+    assert len(searched(search_of("quick"), up_to(5_090_000))) == 4 + 4
+
+
+@pytest.mark.parametrize(
+    ("mode", "verdicts", "left"),
+    [("demo", [], 5), ("demo", ["PASS"], 4), ("demo", ["PASS", "FAIL"], 3), ("full", [], 12)],
+)
+def test_the_estimate_of_trials_left_falls_as_the_bracket_narrows(
+    mode: str, verdicts: list[Verdict], left: int
+) -> None:
+    search = search_of(mode)
+    for verdict in verdicts:
+        offer = search.next()
+        assert offer is not None
+        search.saw(offer, verdict)
+    assert search.left() == left
+
+
+@given(BOUNDARIES, MODES, st.integers(0, 12))
+def test_a_search_told_again_what_was_seen_goes_on_as_it_would_have(
+    boundary: int, mode: str, told: int
+) -> None:
+    whole = searched(search_of(mode, MANY, predict=lambda *_: boundary), up_to(boundary))
+    again = search_of(mode, MANY, predict=lambda *_: boundary)
+    for offer, verdict in whole[:told]:
+        again.saw(offer, verdict)
+    assert whole[:told] + searched(again, up_to(boundary)) == whole

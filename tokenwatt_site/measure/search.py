@@ -1,36 +1,40 @@
-"""Which rate to offer next: pure, and a function of what was seen and of what is predicted.
+"""Which rate to offer next, and on the rows of which band: pure, so that a run can be resumed.
 
-A pilot first. Where the engine model then predicts the boundary, trials go around that; else rates
-are doubled or halved until the boundary is enclosed. The bracket is narrowed on the logarithm of
-the rate, with rows of one band of rates: rows of another have a boundary of their own.
+A repeat begins with pilots, each on the rows of its own band, until an engine model predicts the
+boundary or two of them enclose it. From then on all trials are of one band, since only verdicts on
+the same rows can be held against each other. The prediction is a pair of rates as far apart as the
+bracket may be: where the lower one passes and the upper one fails, the search is over. Where that is
+not so, it asks for another prediction or steps out, each step the square of the one before, and
+bisects on log rate.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from tokenwatt_site.goodput import boundary_urps, bracket
+from tokenwatt_site.run import Verdict
 from tokenwatt_site.spec import Protocol
 from tokenwatt_site.windows import Band, Windows
 
-Outcome: TypeAlias = Literal["PASS", "FAIL"]
-Predict: TypeAlias = Callable[[Band, int], int | None]
-"""Gives the boundary on a band's rows, in 1e-6 requests/s, near a rate; None: nothing is known."""
-
 STEP = 2.0
-"""Factor between rates while the boundary is not enclosed and nothing predicts it."""
+"""Factor between pilots; no other step is greater."""
 
 FLOOR_SHARE = 64
-"""The search gives up below the first rate / FLOOR_SHARE."""
+"""The search gives up below 1/FLOOR_SHARE of where it began."""
 
-SWEEP = (0.7, 0.85, 0.95, 1.1)
-"""Of the boundary: the rates of the curve, in repeat 1 of full mode."""
+MOST_PREDICTIONS = 3
+"""Of one repeat: a model that was wrong so often is not asked again."""
 
 GUARD_REPEAT = 2
-"""In full mode this repeat asks the model for nothing, so that its bias would show."""
+"""Of full mode: searched without the model, so that a bias of it would show."""
+
+SWEEP = (0.7, 0.85, 0.95, 1.1)
+"""Rates beside the boundary, as shares of it, for the curve; in repeat 1 of full mode."""
+
+_NEAR = 50
 
 
 class Offer(NamedTuple):
@@ -40,19 +44,30 @@ class Offer(NamedTuple):
     band: Band
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
-    """What a repeat before found; its boundary is that of its bracket."""
+class Done(NamedTuple):
+    """What the search of one repeat came to, in the band that it offered last."""
 
     repeat: int
-    boundary_urps: int
+    band: Band | None
+    pass_urps: int | None
+    fail_urps: int | None
+
+    @property
+    def boundary_urps(self) -> int | None:
+        """The geometric mean of the bracket; None while it is open."""
+        return boundary_urps(self.pass_urps, self.fail_urps)
+
+
+class _Guess(NamedTuple):
+    """Between which rates the boundary is thought to be, on the rows of a band."""
+
+    band: Band
+    low_urps: int
+    high_urps: int
 
 
 class RepeatSearch:
-    """The trials of one repeat. Ask `next`, offer that, tell `saw`; until `next` has none.
-
-    An offer that came to no verdict is told nothing of, and is the next one again.
-    """
+    """The search of one repeat: ask `next`, offer that, tell `saw`; until `next` is None."""
 
     def __init__(
         self,
@@ -61,193 +76,287 @@ class RepeatSearch:
         repeat: int,
         *,
         earlier: Sequence[Done] = (),
-        ceiling_urps: Callable[[Band], int] = lambda band: band.highest_urps,
-        predict: Predict | None = None,
+        ceiling_urps: Callable[[Band], int],
+        predict: Callable[[Band, int], int | None] | None = None,
     ) -> None:
-        """Begin a repeat.
+        """Begin the search of a repeat, in which nothing was offered yet.
 
         Args:
-            protocol: gives start rate, mode and the ratio at which a bracket is narrow enough.
-            windows: gives the bands.
-            repeat: its number, from 1.
-            earlier: repeats before it that found a boundary.
-            ceiling_urps: the highest rate that may be offered with the rows of a band.
-            predict: the engine model's word.
+            protocol: mode, `start_rate` and how narrow a bracket must be.
+            windows: the bands.
+            repeat: from 1.
+            earlier: the repeats before.
+            ceiling_urps: the highest rate that may be offered on the rows of a band.
+            predict: gives the boundary on the rows of a band, near a rate; None where it cannot.
+                It is asked after each pilot, and with what was seen by then.
         """
         self._ratio = protocol.bracket_ratio
-        self._windows = windows
-        self._ceiling_urps = ceiling_urps
-        self._predict = predict
-        self._seen: list[tuple[Offer, Outcome]] = []
-        self._band: Band | None = None
-        self._centre_urps = 0
-        self._pilots = 0
-        self._asked: set[Outcome] = set()
-        self._sweep: list[int] | None = None if protocol.mode == "full" and repeat == 1 else []
-        guarded = protocol.mode == "full" and repeat == GUARD_REPEAT
         self._start_urps = round(protocol.start_rate * 1e6)
-        if earlier:
-            self._start_urps = earlier[-1].boundary_urps
-            if guarded:
-                self._predict = None
-            self._settle(self._start_urps)
+        self._windows = windows
+        self._repeat = repeat
+        self._earlier = [done for done in earlier if done.pass_urps is not None]
+        self._ceiling_urps = ceiling_urps
+        guard = protocol.mode == "full" and repeat == GUARD_REPEAT
+        self._predict = None if guard else predict
+        self._sweeps = protocol.mode == "full" and repeat == 1
+        self._seen: list[tuple[Offer, Verdict]] = []
+        self._guess: _Guess | None = None
+        self._predictions = 0
+        self._sweep: list[Offer] | None = None
+        self._swept: set[Offer] = set()
+        self._next: Offer | None = None
+        self._over = False
 
     def next(self) -> Offer | None:
-        """Return what to offer next, or None when the search is over.
+        """Return what to offer; None: the search is over.
 
-        Over means: the bracket is at most the mode's ratio wide and the sweep was made, the highest
-        rate that may be offered passed, or the lowest worth trying failed.
+        Over means: the bracket is narrow enough, the highest rate allowed passed, the lowest worth
+        trying failed, or one that is needed was given up.
         """
-        if self._band is None:
-            pilot = self._pilot()
-            if pilot is not None or self._band is None:
-                return pilot
-        rate = self._around()
-        if rate is None and self._enclosed() is not None:
-            if self._sweep is None:
-                self._sweep = list(self._sweep_rates())
-            if self._sweep:
-                rate = self._sweep[0]
-        return None if rate is None else Offer(rate, self._band)
+        if self._next is None and not self._over:
+            self._next = self._choose()
+            self._over = self._next is None
+        return self._next
 
-    def saw(self, offer: Offer, outcome: Outcome) -> None:
-        """Take the verdict of a valid trial."""
+    def saw(self, offer: Offer, outcome: Verdict) -> None:
+        """Take the verdict of a trial; a rate that was INVALID comes again until it is given up."""
         self._seen.append((offer, outcome))
-        if self._band is None:
-            self._pilots = len(self._seen)
-        if self._sweep and offer.rate_urps == self._sweep[0]:
-            self._sweep.pop(0)
+        if outcome != "INVALID":
+            self._next = None
+
+    def give_up(self, offer: Offer) -> None:
+        """Offer this no more: the sweep does without it, and without it the bracket stays open."""
+        self._next = None
+        self._over = offer not in self._swept
 
     def left(self) -> int:
-        """Estimate how many trials are still needed, for the progress display."""
-        sweep = len(SWEEP) if self._sweep is None else len(self._sweep)
-        low, high = self._edges()
-        if low is not None and high is not None:
-            width = math.log(high / low) / math.log(self._ratio)
-            return sweep + (math.ceil(math.log2(width)) if width > 1 else 0)
-        return sweep + 2 - (low is not None) - (high is not None)
+        """Estimate how many trials there still are, `next` included, for the progress display."""
+        if self._over:
+            return 0
+        if self._sweep is not None:
+            return len(self._sweep) + (self._next is not None)
+        to_sweep = len(SWEEP) if self._sweeps else 0
+        low, high = self._enclosed(self._band) if self._band else (None, None)
+        if low and high and self._narrow(low, high):
+            return to_sweep
+        guess = self._guess
+        if guess and (low or 0) <= guess.low_urps < guess.high_urps <= (high or guess.high_urps):
+            edges, wide = (guess.low_urps, guess.high_urps), guess.high_urps / guess.low_urps
+            unseen = sum(edge not in (low, high) for edge in edges)
+        else:
+            unseen, wide = (low is None) + (high is None), high / low if low and high else STEP
+        halvings = math.ceil(math.log2(max(math.log(wide) / math.log(self._ratio), 1)))
+        return max(1, unseen + halvings) + to_sweep
+
+    def done(self) -> Done:
+        """Return what the search came to so far."""
+        band = self._seen[-1][0].band if self._seen else None
+        low, high = self._enclosed(band) if band else (None, None)
+        return Done(self._repeat, band, low, high)
 
     @property
-    def boundary_urps(self) -> int | None:
-        """The boundary, once it is enclosed."""
-        found = self._enclosed()
-        return None if found is None else boundary_urps(*found)
+    def _band(self) -> Band | None:
+        """The band of the bracket, or of the last pilot."""
+        if self._guess is not None:
+            return self._guess.band
+        return self._seen[-1][0].band if self._seen else None
+
+    def _choose(self) -> Offer | None:
+        if self._guess is None:
+            self._guess = self._first_guess()
+        if self._guess is None:
+            return self._pilot()
+        while (guess := self._guess) is not None:
+            low, high = self._enclosed(guess.band)
+            if low and high and self._narrow(low, high):
+                return self._beside(guess.band, low, high)
+            if low is None or low < self._top(guess.band):
+                return self._within(guess, low, high)
+            self._guess = self._above(guess.band, low)
+        return None
+
+    def _first_guess(self) -> _Guess | None:
+        """Return where the boundary is thought to be; None: nothing tells, a pilot has to."""
+        valid = self._valid()
+        bounded = [done for done in self._earlier if done.boundary_urps is not None]
+        if valid or bounded:
+            near = valid[-1][0].rate_urps if valid else bounded[-1].boundary_urps
+            assert near is not None
+            band = self._windows.band_at(near)
+            if (predicted := self._predicted(band, near)) is not None:
+                # A prediction for the rows of another band is one for that band's rows.
+                band = self._windows.band_at(predicted)
+                return self._around(band, predicted)
+        if not valid and bounded:
+            # Of the first repeat that has one: the guard is held against it alone.
+            first = bounded[0] if self._predict is None else bounded[-1]
+            assert first.band is not None
+            assert first.boundary_urps is not None
+            return self._around(first.band, first.boundary_urps)
+        low, high = self._piloted()
+        if low is None or high is None:
+            return None
+        return _Guess(self._windows.band_at(math.isqrt(low * high)), low, high)
+
+    def _predicted(self, band: Band, near_urps: int) -> int | None:
+        """Return the boundary that the model predicts, on the rows of the band in which it is."""
+        if self._predict is None or self._predictions >= MOST_PREDICTIONS:
+            return None
+        self._predictions += 1
+        predicted = self._predict(band, near_urps)
+        if predicted is None or (other := self._windows.band_at(predicted)) == band:
+            return predicted
+        return self._predict(other, predicted) or predicted
+
+    def _around(self, band: Band, urps: int) -> _Guess:
+        """Return the guess of a boundary at a rate: just as wide as a bracket may be."""
+        top = self._top(band)
+        low = min(max(1, math.floor(urps / math.sqrt(self._ratio))), top)
+        return _Guess(band, low, min(max(low + 1, math.floor(low * self._ratio)), top))
 
     def _pilot(self) -> Offer | None:
-        """Return the next pilot, each with the rows of its own band; None: go on in `_band`."""
-        if not self._seen:
-            ceiling = self._ceiling_urps(self._windows.band_at(self._start_urps))
-            return self._offered(min(self._start_urps, ceiling))
-        (last, outcome), band = self._seen[-1], self._seen[-1][0].band
-        if self._predict is not None and (found := self._predict(band, last.rate_urps)) is not None:
-            self._settle(found, band)
+        """Return the next rate on rows of its own band, doubled or halved; None: at an end."""
+        low, high = self._piloted()
+        if low is None and high is None:
+            start = self._earlier[-1].pass_urps if self._earlier else self._start_urps
+            rate = start or self._start_urps
+        elif low is not None:
+            rate = math.ceil(low * STEP)
+        else:
+            assert high is not None
+            if high <= (floor := self._floor()):
+                return None
+            rate = max(math.floor(high / STEP), floor)
+        band = self._windows.band_at(rate)
+        rate = min(rate, self._top(band))
+        return Offer(rate, band) if low is None or rate > low else None
+
+    def _within(self, guess: _Guess, low: int | None, high: int | None) -> Offer | None:
+        """Return what narrows the bracket in the band of the guess; None: at an end."""
+        at_least, at_most = guess.low_urps, guess.high_urps
+        if high is not None and high <= at_least:
+            return self._anew(guess, low, high) or self._down(guess, low, high)
+        if low is not None and low >= at_most:
+            return self._anew(guess, low, high) or self._up(guess, low, high)
+        # What is only thought counts until it is seen to be otherwise.
+        below = at_least if low is None else max(low, at_least)
+        above = at_most if high is None else min(high, at_most)
+        if not self._narrow(below, above):
+            rate = math.isqrt(below * above)
+        else:
+            rate = below if below != low else above
+        return self._untried(guess.band, rate, low, high)
+
+    def _anew(self, guess: _Guess, low: int | None, high: int | None) -> Offer | None:
+        """Ask for another prediction where the last was wrong; None: it does not help."""
+        near = high if low is None or (high and high <= guess.low_urps) else low
+        assert near is not None
+        if self._predict is None or self._predictions >= MOST_PREDICTIONS:
             return None
-        low, high = bracket(
-            [offer.rate_urps for offer, verdict in self._seen if verdict == "PASS"],
-            [offer.rate_urps for offer, verdict in self._seen if verdict == "FAIL"],
+        if low and high and high <= low * self._ratio**2:
+            return None  # one bisection ends it
+        self._predictions += 1
+        if (predicted := self._predict(guess.band, near)) is None:
+            return None
+        again = self._around(guess.band, predicted)
+        if again.low_urps <= (low or 0) or (high is not None and again.high_urps >= high):
+            return None
+        self._guess = again
+        return self._untried(guess.band, again.low_urps, low, high)
+
+    def _down(self, guess: _Guess, low: int | None, high: int) -> Offer | None:
+        if low is None and high <= self._floor():
+            return None
+        rate = math.ceil(high / self._step(guess, "FAIL"))
+        return self._untried(guess.band, max(rate, math.isqrt((low or 1) * high)), low, high)
+
+    def _up(self, guess: _Guess, low: int, high: int | None) -> Offer | None:
+        rate = min(math.floor(low * self._step(guess, "PASS")), self._top(guess.band))
+        rate = rate if high is None else min(rate, math.isqrt(low * high))
+        return self._untried(guess.band, rate, low, high)
+
+    def _step(self, guess: _Guess, outcome: Verdict) -> float:
+        """Return the next factor away from a guess: squared for each that went the same way."""
+        same = [
+            offer.rate_urps
+            for offer, verdict in self._valid()
+            if offer.band == guess.band
+            and verdict == outcome
+            and (
+                offer.rate_urps <= guess.low_urps
+                if outcome == "FAIL"
+                else offer.rate_urps >= guess.high_urps
+            )
+        ]
+        return min(STEP, self._ratio ** (2 ** min(len(same) - 1, 10)))
+
+    def _above(self, band: Band, low: int) -> _Guess | None:
+        """Go on in the next band, where the highest rate of this one passed; None: none is."""
+        higher = (n for n in self._windows.bands if n.low_urps > band.low_urps)
+        if (upper := next((n for n in higher if self._top(n) > low), None)) is None:
+            return None
+        predicted = self._predicted(upper, low)
+        around = None if predicted is None else self._around(upper, predicted)
+        if around is not None and around.low_urps > low:
+            return around
+        return _Guess(upper, low, min(math.floor(low * self._ratio), self._top(upper)))
+
+    def _beside(self, band: Band, low: int, high: int) -> Offer | None:
+        """Return the next rate of the sweep; None: there is none."""
+        if not self._sweeps:
+            return None
+        if self._sweep is None:
+            middle, top, tried = math.isqrt(low * high), self._top(band), self._tried()
+            rates = (round(middle * share) for share in SWEEP)
+            self._sweep = [Offer(rate, band) for rate in rates if 0 < rate <= top]
+            self._sweep = [offer for offer in self._sweep if offer.rate_urps not in tried]
+            self._swept = set(self._sweep)
+        return self._sweep.pop(0) if self._sweep else None
+
+    def _untried(self, band: Band, rate: int, low: int | None, high: int | None) -> Offer | None:
+        """Offer the rate, or the next to it that was not tried, inside what is known."""
+        first = 1 if low is None else low + 1
+        last = self._top(band) if high is None else high - 1
+        if first > last:
+            return None
+        rate, tried = min(max(rate, first), last), self._tried()
+        # On the rows of another band it may have been.
+        near = (
+            *range(rate, min(last, rate + _NEAR) + 1),
+            *range(rate, max(first, rate - _NEAR), -1),
         )
-        if low is not None and high is not None:
-            self._centre_urps = math.isqrt(low * high)
-            self._band = self._windows.band_at(self._centre_urps)
-            return None
-        if outcome == "PASS":
-            rate = math.ceil(last.rate_urps * STEP)
-            highest = self._ceiling_urps(self._windows.band_at(rate))
-            return None if last.rate_urps >= highest else self._offered(min(rate, highest))
-        floor = max(1, self._start_urps // FLOOR_SHARE)
-        lowest = high or last.rate_urps
-        if lowest <= floor:
-            return None
-        return self._offered(max(math.floor(lowest / STEP), floor))
+        free = next((urps for urps in near if urps not in tried), None)
+        return None if free is None else Offer(free, band)
 
-    def _offered(self, rate_urps: int) -> Offer:
-        return Offer(rate_urps, self._windows.band_at(rate_urps))
+    def _valid(self) -> list[tuple[Offer, Verdict]]:
+        return [(offer, verdict) for offer, verdict in self._seen if verdict != "INVALID"]
 
-    def _settle(self, near_urps: int, predicted_on: Band | None = None) -> None:
-        """Choose the band of the bracket, and where in it the boundary is looked for."""
-        self._band, self._centre_urps = self._windows.band_at(near_urps), near_urps
-        if self._band != predicted_on:
-            self._ask()
+    def _tried(self) -> set[int]:
+        return {offer.rate_urps for offer, _ in self._seen}
 
-    def _ask(self) -> None:
-        """Look for the boundary where the model now has it, if it has one."""
-        if self._predict is not None and self._band is not None:
-            self._centre_urps = self._predict(self._band, self._centre_urps) or self._centre_urps
+    def _piloted(self) -> tuple[int | None, int | None]:
+        """Return the bracket of trials on the rows of any band."""
+        return _bracket(self._valid())
 
-    def _own(self) -> list[tuple[int, Outcome]]:
-        return [(o.rate_urps, verdict) for o, verdict in self._seen if o.band == self._band]
+    def _enclosed(self, band: Band) -> tuple[int | None, int | None]:
+        return _bracket([(o, verdict) for o, verdict in self._valid() if o.band == band])
 
-    def _edges(self) -> tuple[int | None, int | None]:
-        own = self._own()
-        return bracket(
-            [rate for rate, verdict in own if verdict == "PASS"],
-            [rate for rate, verdict in own if verdict == "FAIL"],
-        )
+    def _narrow(self, low: int, high: int) -> bool:
+        return high <= low * self._ratio or high - low <= 1
 
-    def _enclosed(self) -> tuple[int, int] | None:
-        low, high = self._edges()
-        if low is None or high is None or high > low * self._ratio:
-            return None
-        return low, high
+    def _top(self, band: Band) -> int:
+        """The highest rate to offer on the rows of a band."""
+        return max(1, min(self._ceiling_urps(band), band.high_urps - 1))
 
-    def _around(self) -> int | None:
-        """Return the next rate of the bracket; None: it is narrow enough, or cannot be closed.
+    def _floor(self) -> int:
+        """The lowest rate worth trying."""
+        began = self._seen[0][0].rate_urps if self._seen else self._start_urps
+        guessed = began if self._guess is None else self._guess.low_urps
+        return max(1, min(began, guessed) // FLOOR_SHARE)
 
-        Away from where the boundary was looked for by the mode's ratio, then by its square, and so
-        on, or to where the model has it meanwhile where that is further; then bisect.
-        """
-        assert self._band is not None  # noqa: S101 - `next` asks after it is chosen
-        low, high = self._edges()
-        if low is not None and high is not None and high <= low * self._ratio:
-            return None
-        around = {verdict for offer, verdict in self._since() if offer.band == self._band}
-        if around == {"PASS", "FAIL"} and low is not None and high is not None:
-            return math.isqrt(low * high)
-        if around and around != self._asked:
-            self._ask()
-        self._asked = around
-        first = math.ceil(self._centre_urps / math.sqrt(self._ratio))
-        step = min(STEP, self._ratio ** (2 ** min(max(len(self._since()) - 1, 0), 8)))
-        if "PASS" in around and low is not None:
-            first = max(first, math.floor(low * step))
-        elif "FAIL" in around and high is not None:
-            first = min(first, math.ceil(high / step))
-        if low is not None and high is not None:
-            inside = math.ceil(high / self._ratio), math.floor(low * self._ratio)
-            first = max(min(first, inside[0]), inside[1])
-            return first if low < first < high else math.isqrt(low * high)
-        if high is not None:
-            floor = max(1, self._start_urps // FLOOR_SHARE)
-            return None if high <= floor else max(min(first, math.ceil(high / step)), floor)
-        return self._upward(first, low, step)
 
-    def _since(self) -> list[tuple[Offer, Outcome]]:
-        """What was seen since the boundary is looked for where it is."""
-        return self._seen[self._pilots :]
-
-    def _upward(self, first: int, low: int | None, step: float) -> int | None:
-        """Return a rate where nothing failed yet; beyond a band's rows it is the next band's."""
-        assert self._band is not None  # noqa: S101 - as in `_around`
-        ceiling = min(self._ceiling_urps(self._band), self._band.highest_urps)
-        if low is None:
-            return min(first, ceiling)
-        if low < ceiling:
-            return min(max(first, math.floor(low * step), low + 1), ceiling)
-        beyond = self._windows.band_at(low + 1)
-        if beyond == self._band or self._ceiling_urps(beyond) <= low:
-            return None
-        self._pilots = len(self._seen)
-        self._settle(low + 1)
-        return self._around()
-
-    def _sweep_rates(self) -> Iterator[int]:
-        found, band = self._enclosed(), self._band
-        if found is None or band is None:
-            return
-        tried = {rate for rate, _ in self._own()}
-        middle = math.isqrt(found[0] * found[1])
-        ceiling = min(self._ceiling_urps(band), band.highest_urps)
-        for share in SWEEP:
-            rate = round(middle * share)
-            if rate not in tried and rate <= ceiling:
-                yield rate
+def _bracket(seen: Sequence[tuple[Offer, Verdict]]) -> tuple[int | None, int | None]:
+    return bracket(
+        [offer.rate_urps for offer, verdict in seen if verdict == "PASS"],
+        [offer.rate_urps for offer, verdict in seen if verdict == "FAIL"],
+    )
