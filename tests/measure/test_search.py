@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -28,7 +29,6 @@ from tokenwatt_site.windows import Band, Windows, windows_of
 RATIO = {"demo": 1.15, "quick": 1.05, "full": 1.02}
 MODES = st.sampled_from(sorted(RATIO))
 START_URPS = 1_000_000
-PILOTS = 14  # doubled or halved from START_URPS to anywhere below
 BOUNDARIES = st.integers(20_000, 4_000_000_000)
 
 
@@ -43,7 +43,7 @@ MANY = Windows(
     ONE.workload,
     tuple(
         Band(low, high, 5, 20 + number, 60)
-        for number, (low, high) in enumerate(zip(EDGES, EDGES[1:], strict=False))
+        for number, (low, high) in enumerate(pairwise(EDGES))
     ),
     chosen=True,
 )
@@ -92,8 +92,13 @@ def rates(seen: Sequence[tuple[Offer, Verdict]]) -> list[int]:
 
 
 def earlier_at(boundary: int, windows: Windows = ONE, repeat: int = 1) -> Done:
-    low = math.floor(boundary / math.sqrt(1.02))
-    return Done(repeat, windows.band_at(boundary), low, math.floor(low * 1.02))
+    return Done(repeat, boundary, boundary - 1, windows.band_at(boundary))
+
+
+def enclosed(seen: Sequence[tuple[Offer, Verdict]]) -> tuple[int | None, int | None]:
+    """Return the bracket of the trials on the rows that were offered last."""
+    own = [(o.rate_urps, verdict) for o, verdict in seen if o.band == seen[-1][0].band]
+    return bracket([r for r, v in own if v == "PASS"], [r for r, v in own if v == "FAIL"])
 
 
 @given(BOUNDARIES, MODES, WINDOWS, st.sampled_from([None, 0.25, 0.5, 0.94, 1.0, 1.06, 2.0, 4.0]))
@@ -102,12 +107,27 @@ def test_the_bracket_holds_the_boundary_and_is_as_narrow_as_asked(
 ) -> None:
     predict = None if off is None else lambda *_: round(boundary * off)
     search = search_of(mode, windows, predict=predict)
-    searched(search, up_to(boundary))
-    low, high = search.done().pass_urps, search.done().fail_urps
+    low, high = enclosed(searched(search, up_to(boundary)))
     assert low is not None
     assert high is not None
     assert low <= boundary < high
     assert high <= low * RATIO[mode] or high == low + 1
+    assert search.boundary_urps == math.isqrt(low * high)
+
+
+@given(st.integers(100_000, 50_000_000), st.none() | st.floats(0.5, 2), st.integers())
+def test_each_band_may_have_a_boundary_of_its_own(
+    boundary: int, off: float | None, seed: int
+) -> None:
+    chance = random.Random(seed)
+    own = {band: round(boundary * chance.uniform(0.9, 1.1)) for band in MANY.bands}
+    predict = None if off is None else lambda band, _: round(own[band] * off)
+    search = search_of("quick", MANY, predict=predict)
+    seen = searched(search, lambda offer: offer.rate_urps <= own[offer.band])
+    low, high = enclosed(seen)
+    assert low is not None
+    assert high is not None
+    assert low <= own[seen[-1][0].band] < high <= low * 1.05
 
 
 @given(BOUNDARIES, MODES, WINDOWS, st.none() | st.floats(0.2, 5), st.integers(1, 3))
@@ -140,7 +160,7 @@ def test_it_ends_on_an_engine_whose_verdicts_and_a_model_whose_words_are_chance(
     )
     seen = searched(search, lambda _: chance.random() < 0.5, most=120)
     assert len(set(rates(seen))) == len(seen)
-    low, high = search.done().pass_urps, search.done().fail_urps
+    low, high = enclosed(seen)
     if low is not None and high is not None:
         assert high <= low * RATIO[mode] or high == low + 1
 
@@ -152,11 +172,7 @@ def test_all_trials_of_the_bracket_are_of_one_band(
     search = search_of(mode, windows, predict=lambda *_: boundary)
     seen = searched(search, up_to(boundary))
     done = search.done()
-    of_band = [(o.rate_urps, v) for o, v in seen if o.band == done.band]
-    assert (done.pass_urps, done.fail_urps) == bracket(
-        [rate for rate, verdict in of_band if verdict == "PASS"],
-        [rate for rate, verdict in of_band if verdict == "FAIL"],
-    )
+    assert done.pass_urps == enclosed(seen)[0]
     assert [offer.band for offer, _ in seen[1:]] == [done.band] * (len(seen) - 1)
 
 
@@ -224,7 +240,7 @@ def test_repeat_2_of_quick_mode_asks_the_model() -> None:
 
 
 def test_without_any_boundary_before_a_repeat_begins_at_the_highest_pass() -> None:
-    earlier = [Done(1, ONE.bands[0], 8_000_000, None)]
+    earlier = [Done(1, None, 8_000_000, ONE.bands[0])]
     first = search_of("quick", repeat=2, earlier=earlier).next()
     assert first == Offer(8_000_000, ONE.bands[0])
 
@@ -284,12 +300,11 @@ def test_a_rate_of_the_sweep_that_fails_below_the_boundary_is_enclosed_anew() ->
         return offer.rate_urps <= 5_000_000
 
     search = search_of("full", predict=lambda *_: 5_000_000)
-    searched(search, passes)
-    done = search.done()
+    low, high = enclosed(searched(search, passes))
     assert failing
-    assert done.pass_urps is not None
-    assert done.fail_urps is not None
-    assert done.pass_urps < 4_500_000 <= done.fail_urps <= done.pass_urps * 1.02
+    assert low is not None
+    assert high is not None
+    assert low < 4_500_000 <= high <= low * 1.02
 
 
 def test_a17_the_ceiling_is_offered_and_never_passed_over() -> None:
@@ -305,13 +320,20 @@ def test_a_bracket_that_leaves_its_band_upward_goes_on_in_the_next() -> None:
     # Predicted just below the edge of a band, on whose rows the engine holds every rate.
     edge = 4_000_000
     search = search_of("quick", MANY, predict=lambda *_: 3_900_000)
-    seen = searched(search, lambda offer: offer.rate_urps <= 4_300_000)
-    done = search.done()
-    assert done.band == MANY.band_at(edge)
-    assert done.pass_urps is not None
-    assert done.fail_urps is not None
-    assert done.pass_urps <= 4_300_000 < done.fail_urps
-    assert (edge - 1, "PASS") in [(o.rate_urps, v) for o, v in seen if o.band != done.band]
+    seen = searched(search, up_to(4_600_000))
+    assert search.done().band == MANY.band_at(edge)
+    low, high = enclosed(seen)
+    assert low is not None
+    assert high is not None
+    assert low <= 4_600_000 < high
+    below = MANY.band_at(edge - 1)
+    assert (Offer(below.highest_urps, below), "PASS") in seen
+
+
+def test_a_bracket_that_straddles_the_end_of_its_band_stays_on_its_rows() -> None:
+    search = search_of("quick", MANY, predict=lambda *_: 3_900_000)
+    searched(search, up_to(4_100_000))
+    assert search.done().band == MANY.band_at(3_900_000)
 
 
 def test_an_engine_that_passes_nothing_ends_the_search() -> None:

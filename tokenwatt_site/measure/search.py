@@ -3,9 +3,9 @@
 A repeat begins with pilots, each on the rows of its own band, until an engine model predicts the
 boundary or two of them enclose it. From then on all trials are of one band, since only verdicts on
 the same rows can be held against each other. The prediction is a pair of rates as far apart as the
-bracket may be: where the lower one passes and the upper one fails, the search is over. Where that is
-not so, it asks for another prediction or steps out, each step the square of the one before, and
-bisects on log rate.
+bracket may be: where the lower one passes and the upper one fails, the search is over. Where not,
+it asks for another prediction or steps out, each step the square of the one before, and bisects on
+log rate.
 """
 
 from __future__ import annotations
@@ -45,17 +45,16 @@ class Offer(NamedTuple):
 
 
 class Done(NamedTuple):
-    """What the search of one repeat came to, in the band that it offered last."""
+    """What the search of one repeat came to, on the rows of the band that it offered last.
+
+    `boundary_urps` is None while the bracket is open, `pass_urps` the highest rate that passed;
+    without `band` it is that of the boundary.
+    """
 
     repeat: int
-    band: Band | None
-    pass_urps: int | None
-    fail_urps: int | None
-
-    @property
-    def boundary_urps(self) -> int | None:
-        """The geometric mean of the bracket; None while it is open."""
-        return boundary_urps(self.pass_urps, self.fail_urps)
+    boundary_urps: int | None
+    pass_urps: int | None = None
+    band: Band | None = None
 
 
 class _Guess(NamedTuple):
@@ -94,7 +93,7 @@ class RepeatSearch:
         self._start_urps = round(protocol.start_rate * 1e6)
         self._windows = windows
         self._repeat = repeat
-        self._earlier = [done for done in earlier if done.pass_urps is not None]
+        self._earlier = earlier
         self._ceiling_urps = ceiling_urps
         guard = protocol.mode == "full" and repeat == GUARD_REPEAT
         self._predict = None if guard else predict
@@ -148,11 +147,17 @@ class RepeatSearch:
         halvings = math.ceil(math.log2(max(math.log(wide) / math.log(self._ratio), 1)))
         return max(1, unseen + halvings) + to_sweep
 
+    @property
+    def boundary_urps(self) -> int | None:
+        """The geometric mean of the bracket; None while it is open or too wide."""
+        return self.done().boundary_urps
+
     def done(self) -> Done:
         """Return what the search came to so far."""
         band = self._seen[-1][0].band if self._seen else None
         low, high = self._enclosed(band) if band else (None, None)
-        return Done(self._repeat, band, low, high)
+        enclosed = low is not None and high is not None and self._narrow(low, high)
+        return Done(self._repeat, boundary_urps(low, high) if enclosed else None, low, band)
 
     @property
     def _band(self) -> Band | None:
@@ -178,21 +183,17 @@ class RepeatSearch:
     def _first_guess(self) -> _Guess | None:
         """Return where the boundary is thought to be; None: nothing tells, a pilot has to."""
         valid = self._valid()
-        bounded = [done for done in self._earlier if done.boundary_urps is not None]
-        if valid or bounded:
-            near = valid[-1][0].rate_urps if valid else bounded[-1].boundary_urps
-            assert near is not None
-            band = self._windows.band_at(near)
-            if (predicted := self._predicted(band, near)) is not None:
+        bounded = [done for done in self._earlier if done.boundary_urps]
+        if (near := valid[-1][0].rate_urps if valid else _last_boundary(bounded)) is not None:
+            predicted = self._predicted(self._windows.band_at(near), near)
+            if predicted is not None:
                 # A prediction for the rows of another band is one for that band's rows.
-                band = self._windows.band_at(predicted)
-                return self._around(band, predicted)
+                return self._around(self._windows.band_at(predicted), predicted)
         if not valid and bounded:
-            # Of the first repeat that has one: the guard is held against it alone.
-            first = bounded[0] if self._predict is None else bounded[-1]
-            assert first.band is not None
-            assert first.boundary_urps is not None
-            return self._around(first.band, first.boundary_urps)
+            # The guard is held against the first repeat alone.
+            _, found, _, band = bounded[-1 if self._predict else 0]
+            urps = found or self._start_urps
+            return self._around(band or self._windows.band_at(urps), urps)
         low, high = self._piloted()
         if low is None or high is None:
             return None
@@ -217,16 +218,15 @@ class RepeatSearch:
     def _pilot(self) -> Offer | None:
         """Return the next rate on rows of its own band, doubled or halved; None: at an end."""
         low, high = self._piloted()
-        if low is None and high is None:
-            start = self._earlier[-1].pass_urps if self._earlier else self._start_urps
-            rate = start or self._start_urps
-        elif low is not None:
+        if low is not None:
             rate = math.ceil(low * STEP)
-        else:
-            assert high is not None
+        elif high is not None:
             if high <= (floor := self._floor()):
                 return None
             rate = max(math.floor(high / STEP), floor)
+        else:
+            passed = [done.pass_urps for done in self._earlier if done.pass_urps]
+            rate = passed[-1] if passed else self._start_urps
         band = self._windows.band_at(rate)
         rate = min(rate, self._top(band))
         return Offer(rate, band) if low is None or rate > low else None
@@ -235,9 +235,9 @@ class RepeatSearch:
         """Return what narrows the bracket in the band of the guess; None: at an end."""
         at_least, at_most = guess.low_urps, guess.high_urps
         if high is not None and high <= at_least:
-            return self._anew(guess, low, high) or self._down(guess, low, high)
+            return self._anew(guess, high, low, high) or self._down(guess, low, high)
         if low is not None and low >= at_most:
-            return self._anew(guess, low, high) or self._up(guess, low, high)
+            return self._anew(guess, low, low, high) or self._up(guess, low, high)
         # What is only thought counts until it is seen to be otherwise.
         below = at_least if low is None else max(low, at_least)
         above = at_most if high is None else min(high, at_most)
@@ -247,10 +247,8 @@ class RepeatSearch:
             rate = below if below != low else above
         return self._untried(guess.band, rate, low, high)
 
-    def _anew(self, guess: _Guess, low: int | None, high: int | None) -> Offer | None:
+    def _anew(self, guess: _Guess, near: int, low: int | None, high: int | None) -> Offer | None:
         """Ask for another prediction where the last was wrong; None: it does not help."""
-        near = high if low is None or (high and high <= guess.low_urps) else low
-        assert near is not None
         if self._predict is None or self._predictions >= MOST_PREDICTIONS:
             return None
         if low and high and high <= low * self._ratio**2:
@@ -288,7 +286,7 @@ class RepeatSearch:
                 else offer.rate_urps >= guess.high_urps
             )
         ]
-        return min(STEP, self._ratio ** (2 ** min(len(same) - 1, 10)))
+        return min(STEP, math.pow(self._ratio, 2 ** min(len(same) - 1, 10)))
 
     def _above(self, band: Band, low: int) -> _Guess | None:
         """Go on in the next band, where the highest rate of this one passed; None: none is."""
@@ -346,13 +344,17 @@ class RepeatSearch:
 
     def _top(self, band: Band) -> int:
         """The highest rate to offer on the rows of a band."""
-        return max(1, min(self._ceiling_urps(band), band.high_urps - 1))
+        return max(1, min(self._ceiling_urps(band), band.highest_urps))
 
     def _floor(self) -> int:
         """The lowest rate worth trying."""
         began = self._seen[0][0].rate_urps if self._seen else self._start_urps
         guessed = began if self._guess is None else self._guess.low_urps
         return max(1, min(began, guessed) // FLOOR_SHARE)
+
+
+def _last_boundary(bounded: Sequence[Done]) -> int | None:
+    return bounded[-1].boundary_urps if bounded else None
 
 
 def _bracket(seen: Sequence[tuple[Offer, Verdict]]) -> tuple[int | None, int | None]:
