@@ -42,8 +42,7 @@ EDGES = (0, *(500_000 * 2**n for n in range(13)), HIGHEST_URPS + 1)
 MANY = Windows(
     ONE.workload,
     tuple(
-        Band(low, high, 5, 20 + number, 60)
-        for number, (low, high) in enumerate(pairwise(EDGES))
+        Band(low, high, 5, 20 + number, 60) for number, (low, high) in enumerate(pairwise(EDGES))
     ),
     chosen=True,
 )
