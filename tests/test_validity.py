@@ -26,6 +26,7 @@ from tokenwatt_site.validity import (
     require_playable,
     verdict,
 )
+from tokenwatt_site.windows import windows_of
 from tokenwatt_site.workload import workload_of
 
 SPEC = small_spec()
@@ -370,12 +371,12 @@ def played(arrivals_s, **changes):
     found = [TraceLine(round(at * 1e9), 20, 8) for at in arrivals_s]
     trace = parse(encode(found), source="t")
     spec = trace_spec(trace, **changes)
-    return spec, workload_of(spec.setup, trace)
+    return spec, windows_of(spec, trace)
 
 
 def test_a_trace_whose_parts_take_time_can_be_played():
     require_playable(*played(range(170), protocol__repeats=2))
-    require_playable(small_spec(), workload_of(small_spec().setup))
+    require_playable(small_spec(), windows_of(small_spec()))
 
 
 def apart(first, last, between_s, rows):

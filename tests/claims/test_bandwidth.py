@@ -21,8 +21,9 @@ from tokenwatt_site.lengths import Conversation
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.model_shape.document import ModelDocument
 from tokenwatt_site.run import MetricClaim
-from tokenwatt_site.spec import Spec
+from tokenwatt_site.spec import HIGHEST_URPS, Spec
 from tokenwatt_site.trials import Evidence, Trial
+from tokenwatt_site.windows import Band
 from tokenwatt_site.workload import Realisation, workload_of
 
 S = 10**9
@@ -149,6 +150,7 @@ class Case:
             client_cpu_ppm=0,
             clock_step_ns=0,
             self_test=HELD,
+            band=Band(0, HIGHEST_URPS, 5, 20, 60),
             realisation=drawn,
             due_ns=due_ns,
             records=(record,) * self.sequences,

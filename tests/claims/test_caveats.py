@@ -24,9 +24,11 @@ from tokenwatt_site.trials import read_trials
 from tokenwatt_site.workload import workload_of
 
 
-def repeat(number=1, window_s=130.0):
+def repeat(number=1, window_s=130.0, scored=20):
     return RepeatClaim(
         repeat=number,
+        band_urps=0,
+        scored=scored,
         highest_pass_urps=1,
         lowest_fail_urps=2,
         boundary_urps=1,
@@ -69,8 +71,8 @@ def test_a_measured_metric_is_no_caveat():
 
 @pytest.mark.parametrize(("window_s", "scored", "short"), [(119.0, 600, True), (130.0, 600, False)])
 def test_short_windows_are_said_with_their_length(window_s, scored, short):
-    spec = small_spec(protocol__scored=scored)
-    assert ("Long windows" in said(spec, (repeat(window_s=window_s),))) == short
+    ran = repeat(window_s=window_s, scored=scored)
+    assert ("Long windows" in said(small_spec(), (ran,))) == short
 
 
 def of_the_node(sensor, scope, metrics=()):

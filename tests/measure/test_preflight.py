@@ -534,13 +534,8 @@ class Limits:
 
 
 # 8000 requests may be open at once: 8000 + 500 idle + 128 others.
-BUSY = spec(
-    protocol__lead_in=4000,
-    protocol__scored=2000,
-    protocol__tail=2000,
-    protocol__max_rate=1000.0,
-    protocol__request_timeout_s=60.0,
-).protocol
+ROWS = 8000
+BUSY = spec(protocol__max_rate=1000.0, protocol__request_timeout_s=60.0).protocol
 
 
 @pytest.mark.parametrize(
@@ -552,7 +547,7 @@ def test_the_soft_limit_of_descriptors_is_raised_to_what_the_load_may_need(
     monkeypatch: pytest.MonkeyPatch, soft: int, hard: int, left: int
 ) -> None:
     limits = Limits(monkeypatch, soft, hard)
-    require_descriptors(BUSY)
+    require_descriptors(BUSY, ROWS)
     assert limits.values == (left, hard)
 
 
@@ -561,7 +556,7 @@ def test_a_hard_limit_below_what_the_load_may_need_is_refused_with_both_numbers(
 ) -> None:
     limits = Limits(monkeypatch, 1024, 8627)
     with pytest.raises(EnvironmentProblem, match=r"limit of 8627 .* 8628, for 8000 requests"):
-        require_descriptors(BUSY)
+        require_descriptors(BUSY, ROWS)
     assert limits.values == (8627, 8627)
 
 
@@ -569,19 +564,8 @@ def test_no_more_requests_are_open_at_once_than_come_due_within_their_deadline(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     limits = Limits(monkeypatch, 64, 8627)
-    require_descriptors(BUSY.model_copy(update={"max_rate": 2.0}))  # 2/s x 60 s
+    require_descriptors(BUSY.model_copy(update={"max_rate": 2.0}), ROWS)  # 2/s x 60 s
     assert limits.values == (120 + 7 + 128, 8627)
-
-
-def test_too_few_descriptors_are_refused_before_the_first_probe(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    engine = StubEngine()
-    with monkeypatch.context() as patch:
-        Limits(patch, 8, 8)
-        with pytest.raises(EnvironmentProblem, match="file descriptors"):
-            preflight(spec(), "http://127.0.0.1:9", FACTS, ids)
-    assert engine.bodies == []
 
 
 def sat(repeat: int, *, same_launch: bool | None) -> Entry:

@@ -19,6 +19,8 @@ details = once(figures.detail_figures)
 def repeat(number: int, passed: int | None, failed: int | None) -> RepeatClaim:
     return RepeatClaim(
         repeat=number,
+        band_urps=0,
+        scored=20,
         highest_pass_urps=passed,
         lowest_fail_urps=failed,
         boundary_urps=None,

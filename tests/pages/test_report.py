@@ -230,6 +230,8 @@ def with_repeats(configuration: Configuration, *brackets: tuple[int, int]) -> Co
     repeats = tuple(
         RepeatClaim(
             repeat=number,
+            band_urps=0,
+            scored=20,
             highest_pass_urps=passed,
             lowest_fail_urps=failed,
             boundary_urps=None,

@@ -17,7 +17,7 @@ from tokenwatt_site.journal import GENESIS, Entry
 from tokenwatt_site.run import Run
 from tokenwatt_site.trust import consistency
 from tokenwatt_site.trust.consistency import check_journal
-from tokenwatt_site.workload import workload_of
+from tokenwatt_site.windows import windows_of
 
 BUILDER = RunBuilder(spec=small_spec(protocol__repeats=2), rates_urps=(1_000_000, 2_000_000))
 PLAN = BUILDER.journal_plan()
@@ -38,7 +38,7 @@ def entries(plan: JournalPlan) -> list[Entry]:
 
 def fits(run: Run, plan: JournalPlan) -> bool:
     try:
-        check_journal(run, entries(plan), workload_of(run.spec.setup))
+        check_journal(run, entries(plan), windows_of(run.spec))
     except InputError:
         return False
     return True
@@ -172,7 +172,7 @@ def test_b15_a_journal_of_as_many_trials_as_are_read_is_looked_at_line_by_line(r
         check_journal(
             run,
             [line.model_copy(update={"data": Counted(line.data)}) for line in lines],
-            workload_of(run.spec.setup),
+            windows_of(run.spec),
         )
         reads.append(Counted.reads)
     assert reads[1] < 2.1 * reads[0]
