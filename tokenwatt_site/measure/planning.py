@@ -194,17 +194,14 @@ def trial_seconds(
 ) -> Span:
     """Return how long a trial takes.
 
-    One that passes lasts until its last scored request ends. How long answers take is known by
-    their limit alone: of the longest answer at that pace a quarter to all of it. One that fails
-    ends when that is certain, from early in its window to its end.
+    One that passes lasts until its last scored request ends; how long answers take is known by
+    their limit alone. One that fails ends when that is certain: early in its window, or when a
+    request that is late was due to end.
     """
     due, scored = realisation.due_ns(rate_urps), realisation.scored_rows
     begin_s, end_s = due[scored.start] / 1e9, due[scored.stop - 1] / 1e9
-    if not passes:
-        return Span(begin_s + (end_s - begin_s) / 4, end_s)
-    longest = max(realisation.rows[row].output_tokens for row in scored)
-    answer_s = longest * _pace_s(slo)
-    return Span(end_s + answer_s / 4, end_s + answer_s)
+    longest_s = max(realisation.rows[row].output_tokens for row in scored) * _pace_s(slo)
+    return Span(end_s, end_s + longest_s) if passes else Span(begin_s, end_s + longest_s / 2)
 
 
 def repeats_needed(half: float, spread: float, *, systematic: float = SYSTEMATIC) -> int | None:
