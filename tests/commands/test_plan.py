@@ -4,8 +4,11 @@ import json
 
 import pytest
 
+from typer.testing import CliRunner
+
 from tests.conftest import ROOT
 from tests.support.runs import as_written, gpu_spec, small_spec, spec_in_mode
+from tokenwatt_site import cli
 from tokenwatt_site.commands import plan as module
 from tokenwatt_site.commands.plan import Wanted, lines, plan_spec, to_json
 from tokenwatt_site.errors import UsageError
@@ -61,6 +64,12 @@ def test_each_repeat_is_told_with_its_parts_and_the_rates_of_its_trials():
         assert f"\nrepeat {number}\n" in text
     assert text.count("restart by hand, then --resume") == 2
     assert text.count("    such as ") == 3
+
+
+def test_a_rate_that_is_out_of_reach_is_told_with_where_the_search_ends():
+    text = text_of(spec_in_mode("quick"), rate=90.0)
+    assert text.count("no boundary is found: the search ends at ") == 2
+    assert "no boundary" not in text_of(spec_in_mode("quick"), rate=3.0)
 
 
 def test_boards_cost_hours_and_hours_a_price():
@@ -133,3 +142,22 @@ def test_a_number_that_means_nothing_is_refused_by_its_option(wanted, field):
     with pytest.raises(UsageError) as caught:
         Wanted(**wanted)
     assert caught.value.problems[0].field == field
+
+
+def test_the_command_prints_the_plan_or_its_json_and_leaves_nothing_behind(here):
+    path = written(FULL)
+    options = ["plan", "--spec", str(path), "--rate", "3", "--budget", "1h30m"]
+    told = CliRunner().invoke(cli.app, options)
+    assert told.exit_code == 0, told.stderr
+    planned = plan_spec(path, Wanted(rate=3.0, budget_s=5400))
+    assert told.stdout.splitlines() == list(lines(planned))
+    as_json = CliRunner().invoke(cli.app, [*options, "--json"])
+    assert json.loads(as_json.stdout) == to_json(planned)
+    assert [entry.name for entry in here.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("options", [["--budget", "soon"], ["--rate", "-1"]])
+def test_the_command_ends_with_2_where_an_option_means_nothing(options):
+    told = CliRunner().invoke(cli.app, ["plan", "--spec", str(written(FULL)), *options])
+    assert told.exit_code == 2
+    assert f"error: {options[0]}: " in told.stderr

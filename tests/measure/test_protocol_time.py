@@ -19,7 +19,7 @@ from tokenwatt_site.engine_model.boundary import find_edges
 from tokenwatt_site.engine_model.load import Load, counts, missed, play
 from tokenwatt_site.engine_model.model import EngineModel, Family, Prices
 from tokenwatt_site.evidence.under_load import SAMPLES
-from tokenwatt_site.measure.search import RepeatSearch
+from tokenwatt_site.measure.search import Done, RepeatSearch
 from tokenwatt_site.measure.settling import AT_ONCE, MOST_BURSTS, MOST_TOKENS
 from tokenwatt_site.spec import Spec, load_spec, parse_spec
 from tokenwatt_site.windows import Windows, windows_of
@@ -85,7 +85,7 @@ class Measurement:
             self.add("preflight", PREFLIGHT_S)
             self.add("warm-up", MOST_BURSTS[self.spec.protocol.mode] * burst_s(model))
             self.add("idle", 2 * IDLE_S)
-            earlier.append(self.search(repeat, model, tuple(earlier)))
+            earlier.append(Done(repeat, self.search(repeat, model, tuple(earlier))))
             if repeat <= self.spec.accuracy.repeats:
                 self.add("asked again alone", self.alone_s(model))
                 self.add("accuracy", questions_s(model, self.spec.accuracy.concurrency))
@@ -114,7 +114,8 @@ class Measurement:
             self.add("trials", seconds)
             count += 1
         self.trials.append(count)
-        return search.done()
+        assert search.boundary_urps is not None
+        return search.boundary_urps
 
     def alone_s(self, model: EngineModel) -> float:
         band = self.windows.band_at(PUBLISHED_URPS)

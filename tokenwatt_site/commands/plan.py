@@ -167,6 +167,12 @@ def _repeat_lines(repeat: PlannedRepeat) -> Iterator[str]:
                 for trial in repeat.trials
             )
             yield from _wrapped(f"such as {rates}", indent=4)
+            if (end := repeat.ends_urps) is not None:
+                yield from _wrapped(
+                    f"no boundary is found: the search ends at {end / 1e6:.3f} requests/s, as no"
+                    " other rate may be offered with these rows, or is worth it",
+                    indent=4,
+                )
 
 
 def _totals(planned: Planned) -> Iterator[str]:

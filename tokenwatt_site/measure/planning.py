@@ -19,7 +19,7 @@ from tokenwatt_site.measure.settling import ALIKE_BURSTS, MOST_BURSTS, MOST_TOKE
 from tokenwatt_site.spec import Objective, Spec
 from tokenwatt_site.statistics import t_975
 from tokenwatt_site.validity import highest_rate_urps
-from tokenwatt_site.windows import Windows
+from tokenwatt_site.windows import Band, Windows
 from tokenwatt_site.workload import Realisation
 
 OFF_SHARE = 0.06
@@ -100,6 +100,12 @@ class PlannedRepeat:
     @property
     def seconds(self) -> Span:
         return _sum(part.seconds for part in self.parts)
+
+    @property
+    def ends_urps(self) -> int | None:
+        """The rate at which its search ends without a boundary; None: it finds one."""
+        verdicts = {trial.passes for trial in self.trials}
+        return None if len(verdicts) == 2 else self.trials[-1].rate_urps
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,24 +242,43 @@ def _searched(
     earlier: list[Done] = []
     for repeat in range(1, spec.protocol.repeats + 1):
         boundary = round(rate * (1 + unlike * (repeat % 2 == 0)))
-        search = RepeatSearch(
-            spec.protocol,
-            windows,
-            repeat,
-            earlier=tuple(earlier),
-            ceiling_urps=lambda band, repeat=repeat: highest_rate_urps(
-                spec, windows.realisation(repeat, band), None
-            ),
-            predict=lambda _band, _near, boundary=boundary: round(boundary * off),
+        trials, found = _repeat(
+            spec, windows, repeat, earlier, boundary=boundary, predicted=round(boundary * off)
         )
-        trials = []
-        while (offer := search.next()) is not None:
-            passes = offer.rate_urps <= boundary
-            search.saw(offer, "PASS" if passes else "FAIL")
-            trials.append(_trial(spec, windows, repeat, offer, passes=passes))
-        repeats.append(tuple(trials))
-        earlier.append(search.done())
+        repeats.append(trials)
+        if found is not None:
+            earlier.append(Done(repeat, found))
     return tuple(repeats)
+
+
+def _repeat(
+    spec: Spec,
+    windows: Windows,
+    repeat: int,
+    earlier: Sequence[Done],
+    *,
+    boundary: int,
+    predicted: int,
+) -> tuple[tuple[PlannedTrial, ...], int | None]:
+    """Return the trials of one repeat, and the boundary that they enclose."""
+
+    def highest(band: Band) -> int:
+        return highest_rate_urps(spec, windows.realisation(repeat, band), None)
+
+    search = RepeatSearch(
+        spec.protocol,
+        windows,
+        repeat,
+        earlier=tuple(earlier),
+        ceiling_urps=highest,
+        predict=lambda *_: predicted,
+    )
+    trials = []
+    while (offer := search.next()) is not None:
+        passes = offer.rate_urps <= boundary
+        search.saw(offer, "PASS" if passes else "FAIL")
+        trials.append(_trial(spec, windows, repeat, offer, passes=passes))
+    return tuple(trials), search.boundary_urps
 
 
 def _trial(
