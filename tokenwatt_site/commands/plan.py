@@ -206,7 +206,7 @@ def _budget_text(made: Plan, budget_s: int) -> str:
     said = [
         f"repeat {number}" if certain else f"perhaps repeat {number}" for number, certain in beyond
     ]
-    return f"{budget} leaves out: {', '.join(said)}"
+    return f"{budget} leaves out: {', '.join(said)}; `measure --resume` does what is left"
 
 
 def _interval_text(interval: float, spread: float) -> str:
