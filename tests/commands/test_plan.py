@@ -83,7 +83,7 @@ def test_boards_cost_hours_and_hours_a_price():
 def test_a_budget_says_what_it_leaves_out():
     assert "a budget of 6000 minutes is enough for all of it" in text_of(FULL, budget_s=360_000)
     short = text_of(FULL, budget_s=60)
-    assert "a budget of 1 minutes leaves out: repeat 1, repeat 2, repeat 3" in short
+    assert "a budget of 1 minutes leaves out: repeat 1, repeat 2, repeat 3;" in short
 
 
 def test_an_interval_is_told_as_the_repeats_that_it_takes():

@@ -1,18 +1,12 @@
 """What a measurement would take: trials of the real search, and what surrounds them."""
 
-import math
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from scipy import stats
 
-from tests.measure.test_protocol_time import EXAMPLE, engine, trial
+from tests.measure.test_protocol_time import EXAMPLE
 from tests.support.runs import gated_spec, gpu_spec, small_spec, spec_in_mode
-from tokenwatt_site.engine_model.load import Load
-from tokenwatt_site.measure.planning import Span, plan, repeats_needed, trial_seconds
+from tokenwatt_site.measure.planning import plan
+from tokenwatt_site.measure.rehearsal import Span
 from tokenwatt_site.spec import load_spec
-from tokenwatt_site.statistics import pool
 from tokenwatt_site.windows import windows_of
 
 ATTACHED = {"endpoint__start": "attach", "endpoint__url": "http://127.0.0.1:9"}
@@ -24,60 +18,6 @@ def planned(spec, **more):
 
 def parts_of(spec, number=1, **more):
     return {part.what: part for part in planned(spec, **more).repeats[number - 1].parts}
-
-
-def values_of_spread(n, spread):
-    """Values whose logs have a mean of 0 and exactly this standard deviation."""
-    steps = [k - (n - 1) / 2 for k in range(n)]
-    scale = spread / math.sqrt(sum(step**2 for step in steps) / (n - 1))
-    return [math.exp(scale * step) for step in steps]
-
-
-@given(st.floats(0.004, 0.2), st.floats(0.001, 0.05))
-def test_so_many_repeats_make_the_interval_and_one_less_does_not(half, spread):
-    needed = repeats_needed(half, spread, systematic=0)
-    if needed is None:
-        assert math.expm1(stats.t.ppf(0.975, 99) * spread / 10) > half * 0.9999
-        return
-    assert pool(values_of_spread(needed, spread), "geometric").high - 1 <= half * 1.000001
-    if needed > 3:
-        assert pool(values_of_spread(needed - 1, spread), "geometric").high - 1 > half * 0.999999
-
-
-@pytest.mark.parametrize(
-    ("half", "spread", "needed"),
-    [(0.02, 0.015, 6), (0.03, 0.015, 4), (0.02, 0.0, 3), (0.0098, 0.015, None)],
-)
-def test_what_is_systematic_is_in_the_interval_and_no_repeat_takes_it_out(half, spread, needed):
-    wide = [
-        math.expm1(math.hypot(stats.t.ppf(0.975, n - 1) * spread / math.sqrt(n), 1.96 * 0.005))
-        for n in range(3, 101)
-    ]
-    assert next((n for n, found in enumerate(wide, 3) if found <= half), None) == needed
-    assert repeats_needed(half, spread) == needed
-
-
-@pytest.mark.parametrize("share", [0.4, 0.7, 0.9, 0.97, 1.2, 1.6])
-def test_a_trial_of_a_modelled_engine_takes_as_long_as_planned(share):
-    spec = load_spec(EXAMPLE)
-    windows = windows_of(spec)
-    rate = round(5_090_000 * share)
-    realisation = windows.realisation(1, windows.band_at(rate))
-    outcome, seconds = trial(spec, engine(), Load.of(realisation), rate)
-    low, high = trial_seconds(spec.setup.slo, realisation, rate, passes=outcome == "PASS")
-    assert (outcome == "PASS") == (share < 1)
-    assert low <= seconds <= high
-
-
-def test_without_a_limit_for_the_time_per_token_answers_are_taken_as_long_as_at_50_ms():
-    slo = [{"metric": "ttft", "quantile": 0.9, "limit_ms": 1500.0}]
-    spec = small_spec(setup__slo=slo)
-    windows = windows_of(spec)
-    realisation = windows.realisation(1, windows.bands[0])
-    low, high = trial_seconds(spec.setup.slo, realisation, 1_000_000, passes=True)
-    longest = max(realisation.rows[row].output_tokens for row in realisation.scored_rows)
-    assert high - low == pytest.approx(longest * 0.05)
-    assert any("no TPOT limit" in text for text in planned(spec).assumed)
 
 
 def test_the_trials_go_around_the_rate_that_is_given():

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cache
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from tokenwatt_site.evidence.under_load import SAMPLES
 from tokenwatt_site.measure.search import Done, RepeatSearch
 from tokenwatt_site.measure.settling import AT_ONCE, MOST_BURSTS, MOST_TOKENS
 from tokenwatt_site.spec import Spec, load_spec, parse_spec
-from tokenwatt_site.windows import Windows, windows_of
+from tokenwatt_site.windows import Band, Windows, windows_of
 
 EXAMPLE = ROOT / "specs" / "lambda-deepseek-v4.1-flash-tp4-dp1.spec.yaml"
 PUBLISHED_URPS = 5_090_000
@@ -60,7 +61,8 @@ def test_the_engine_keeps_what_is_published_in_the_long_run() -> None:
 class Measurement:
     """A measurement in virtual time: every repeat on an engine of its own pace.
 
-    `off`: what a prediction is, as a share of the boundary that it predicts.
+    What predicts is the engine of the repeat before, as it is that which was seen; after the pilot
+    alone it is beside the boundary by the factor `off`.
     """
 
     spec: Spec
@@ -78,25 +80,29 @@ class Measurement:
 
     def run(self) -> float:
         """Run it; return how many minutes it takes."""
-        earlier = []
+        earlier: list[Done] = []
         for repeat in range(1, self.spec.protocol.repeats + 1):
             model = engine(self.paces[repeat - 1])
             self.add("launch", LAUNCH_S)
             self.add("preflight", PREFLIGHT_S)
             self.add("warm-up", MOST_BURSTS[self.spec.protocol.mode] * burst_s(model))
             self.add("idle", 2 * IDLE_S)
-            earlier.append(Done(repeat, self.search(repeat, model, tuple(earlier))))
+            earlier.append(self.search(repeat, model, tuple(earlier)))
             if repeat <= self.spec.accuracy.repeats:
                 self.add("asked again alone", self.alone_s(model))
                 self.add("accuracy", questions_s(model, self.spec.accuracy.concurrency))
         self.add("fit", FIT_S)
         return sum(self.minutes.values())
 
-    def search(self, repeat, model, earlier):
-        def predict(band, near_urps):
-            edges = find_edges(model, self.load(repeat, band), self.spec.setup.slo, near_urps)
-            return None if edges is None else round(edges.boundary_urps * self.off)
+    def search(self, repeat: int, model: EngineModel, earlier: tuple[Done, ...]) -> Done:
+        fitted = engine(self.paces[max(0, repeat - 2)])
 
+        def predict(band: Band, near_urps: int) -> int | None:
+            edges = find_edges(fitted, self.load(repeat, band), self.spec.setup.slo, near_urps)
+            only_pilot = repeat == 1 and count == 1
+            return None if edges is None else round(edges.boundary_urps * self.off**only_pilot)
+
+        count = 0
         search = RepeatSearch(
             self.spec.protocol,
             self.windows,
@@ -105,7 +111,6 @@ class Measurement:
             ceiling_urps=lambda _band: self.spec.protocol.max_urps,
             predict=predict,
         )
-        count = 0
         while (offer := search.next()) is not None:
             outcome, seconds = trial(
                 self.spec, model, self.load(repeat, offer.band), offer.rate_urps
@@ -114,8 +119,7 @@ class Measurement:
             self.add("trials", seconds)
             count += 1
         self.trials.append(count)
-        assert search.boundary_urps is not None
-        return search.boundary_urps
+        return search.done()
 
     def alone_s(self, model: EngineModel) -> float:
         band = self.windows.band_at(PUBLISHED_URPS)
@@ -125,7 +129,9 @@ class Measurement:
         )
 
 
-def trial(spec: Spec, model: EngineModel, load: Load, rate_urps: int):
+def trial(
+    spec: Spec, model: EngineModel, load: Load, rate_urps: int
+) -> tuple[Literal["PASS", "FAIL"], float]:
     """Return the verdict of a trial, and when it ends: when that is certain, or all is answered."""
     slo, scored = spec.setup.slo, load.scored
     played = play(model, load, rate_urps)
@@ -169,7 +175,7 @@ def example(mode: str) -> Spec:
     return parse_spec(value, source="test")
 
 
-@pytest.mark.parametrize("off", [1.0, 0.96, 1.04])
+@pytest.mark.parametrize("off", [1.0, 0.94, 1.06])
 @pytest.mark.parametrize("mode", ["quick", "full"])
 def test_the_example_takes_no_longer_than_its_mode_may(mode: str, off: float) -> None:
     measurement = Measurement(example(mode), paces=(1.0, 1.01, 0.99), off=off)

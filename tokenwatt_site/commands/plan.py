@@ -14,15 +14,10 @@ from tokenwatt_site.commands.measure import WORK_FOLDER, read_spec, read_trace
 from tokenwatt_site.errors import InputError, Problem, UsageError
 from tokenwatt_site.files import whole_lines
 from tokenwatt_site.journal import parse as parse_journal
-from tokenwatt_site.measure.planning import (
-    TRIALS,
-    Plan,
-    PlannedRepeat,
-    Span,
-    plan,
-    repeats_needed,
-)
+from tokenwatt_site.measure.planning import TRIALS, Plan, PlannedRepeat, plan
+from tokenwatt_site.measure.rehearsal import Span
 from tokenwatt_site.spec import HIGHEST_URPS, Spec
+from tokenwatt_site.statistics import MOST_REPEATS, repeats_needed
 from tokenwatt_site.windows import Windows, windows_of
 
 SPREAD_PERCENT = 1.5
@@ -211,14 +206,16 @@ def _budget_text(made: Plan, budget_s: int) -> str:
     said = [
         f"repeat {number}" if certain else f"perhaps repeat {number}" for number, certain in beyond
     ]
-    return f"{budget} leaves out: {', '.join(said)}"
+    return f"{budget} leaves out: {', '.join(said)}; `measure --resume` does what is left"
 
 
 def _interval_text(interval: float, spread: float) -> str:
     what = f"a 95% interval of ±{interval:g}% at a spread of {spread:g}% between repeats"
     needed = repeats_needed(interval / 100, spread / 100)
     if needed is None:
-        return f"{what} cannot be had: not with 100 repeats, each with a launch of its own"
+        return (
+            f"{what} cannot be had: not with {MOST_REPEATS} repeats, each with a launch of its own"
+        )
     return f"{what} takes {needed} repeats (protocol.repeats)"
 
 
