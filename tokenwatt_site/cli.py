@@ -188,8 +188,10 @@ def measure(
         Path | None, typer.Option(help="Folder of a measurement that was broken off.")
     ] = None,
     gpus: GpusOption = None,
+    budget: BudgetOption = None,
 ) -> None:
     """Measure a configuration and write a signed run file."""
+    limit_s = None if budget is None else budget_s(budget)
     if resume is not None:
         if spec or label or role or gpus:
             raise UsageError(
@@ -208,7 +210,15 @@ def measure(
     named = measure_command.named_boards(gpus, wanted)
     with _Display() as events:
         path, run = measure_command.measure_and_sign(
-            wanted, folder, events, trace=trace, model=model, gpus=named, beside=beside, out=out
+            wanted,
+            folder,
+            events,
+            trace=trace,
+            model=model,
+            gpus=named,
+            beside=beside,
+            out=out,
+            budget_s=limit_s,
         )
     _print_summary(run)
     typer.echo(path)

@@ -12,12 +12,11 @@ from tokenwatt_site.errors import EngineError, Interrupted, InvalidMeasurement, 
 from tokenwatt_site.evidence.records import Status
 from tokenwatt_site.evidence.under_load import sampled_rows
 from tokenwatt_site.journal import Entry
-from tokenwatt_site.measure import fitting
 from tokenwatt_site.measure.begun import Begun
 from tokenwatt_site.measure.client import Target
 from tokenwatt_site.measure.engine import RunningEngine
 from tokenwatt_site.measure.instruments import Instruments
-from tokenwatt_site.measure.planning import trial_seconds
+from tokenwatt_site.measure.rehearsal import trial_seconds
 from tokenwatt_site.measure.search import Done, Offer, RepeatSearch
 from tokenwatt_site.measure.trial import Progress, run_trial
 from tokenwatt_site.measure.workfolder import WorkFolder
@@ -69,10 +68,14 @@ class Launched:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """How long a session may take, from its start on the monotonic clock; None: as it takes."""
+    """How long a session may take from now on, by a clock that is never set; None: as it takes."""
 
-    seconds: float | None = None
-    begun_s: float = field(default_factory=time.monotonic)
+    seconds: float | None
+    now_s: Callable[[], float] = time.monotonic
+    begun_s: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "begun_s", self.now_s())
 
     def require(self, needed_s: float, what: str) -> None:
         """See that there is time for something.
@@ -82,7 +85,7 @@ class Budget:
         """
         if self.seconds is None:
             return
-        left_s = self.begun_s + self.seconds - time.monotonic()
+        left_s = self.begun_s + self.seconds - self.now_s()
         if needed_s > left_s:
             raise Interrupted(
                 Problem(
@@ -163,7 +166,8 @@ class Trials:
 
     def done(self, repeat: int) -> Done:
         """Return what the search of a repeat came to."""
-        search = self._search(repeat, None)
+        protocol, windows = self.spec.protocol, self.windows
+        search = RepeatSearch(protocol, windows, repeat, ceiling_urps=lambda b: b.highest_urps)
         for trial in self.known:
             if trial.repeat == repeat:
                 outcome, _ = verdict(self.spec, trial)
@@ -178,7 +182,7 @@ class Trials:
         """Return the trial at the highest passing rate of a repeat; None: none passed."""
         return highest_passing(self.spec, [trial for trial in self.known if trial.repeat == repeat])
 
-    def _search(self, repeat: int, test: SelfTest | None) -> RepeatSearch:
+    def _search(self, repeat: int, test: SelfTest) -> RepeatSearch:
         def ceiling_urps(band: Band) -> int:
             return highest_rate_urps(self.spec, self.windows.realisation(repeat, band), test)
 
@@ -199,6 +203,9 @@ class Trials:
 
     def _predicted(self, load: Load, near_urps: int) -> int | None:
         """Return where a model of this engine has its boundary; None: no model tells."""
+        # Its optimiser takes long to load, and only what measures needs it.
+        from tokenwatt_site.measure import fitting  # noqa: PLC0415
+
         seen = [fitting.seen_of(trial) for trial in self.valid()]
         try:
             predicted = fitting.predict(self.spec, seen, load, near_urps)
@@ -231,9 +238,7 @@ class Trials:
             )
         return None
 
-    def _judge_invalid(
-        self, search: RepeatSearch, offer: Offer, trial: Trial, times: int
-    ) -> None:
+    def _judge_invalid(self, search: RepeatSearch, offer: Offer, trial: Trial, times: int) -> None:
         """Have a rate that was INVALID `times` times offered again, or give it up.
 
         Raises:

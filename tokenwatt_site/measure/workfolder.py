@@ -54,7 +54,7 @@ MIN_FREE_BYTES = 64 << 20
 TRACE_FILE = "trace.jsonl"
 MODEL_FILE = "model.jsonl"
 REFERENCE_FILE = "reference.jsonl"
-MODEL_FIT_FILE = "engine-model.jsonl"
+MODEL_FIT_FILE = "fitted-model.jsonl"
 
 _POWER = "power-[0-9][0-9][0-9][0-9]"
 
