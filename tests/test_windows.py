@@ -40,8 +40,14 @@ def test_bands_begin_where_the_one_below_ends():
 
 @pytest.mark.parametrize(
     ("rate", "low"),
-    [(1, 250_000), (250_000, 250_000), (5_090_000, 4_000_000), (8_000_000, 8_000_000)]
-    + [(128_000_000, 64_000_000), (HIGHEST_URPS, 64_000_000)],
+    [
+        (1, 250_000),
+        (250_000, 250_000),
+        (5_090_000, 4_000_000),
+        (8_000_000, 8_000_000),
+        (128_000_000, 64_000_000),
+        (HIGHEST_URPS, 64_000_000),
+    ],
 )
 def test_a_rate_has_one_band_and_beyond_all_of_them_the_nearest(rate, low):
     assert CHOSEN.band_at(rate).low_urps == low
@@ -96,7 +102,7 @@ def test_repeat_r_is_the_window_at_place_r():
 def test_more_repeats_than_windows_are_an_error():
     held = len(CHOSEN.bands[0].first_rows)
     assert windows_of(without_rows(mode="full", repeats=held)).chosen
-    with pytest.raises(SpecError, match=f"protocol.repeats: .*; expected at most {held}"):
+    with pytest.raises(SpecError, match=rf"protocol\.repeats: .*; expected at most {held}"):
         windows_of(without_rows(mode="full", repeats=held + 1))
     with pytest.raises(SpecError, match="fewer chosen windows than repeats"):
         CHOSEN.realisation(held + 1, CHOSEN.bands[0])
@@ -123,14 +129,14 @@ def test_windows_say_what_they_were_chosen_for():
     ],
 )
 def test_an_slo_under_which_answers_may_last_longer_needs_rows_of_its_own(slo):
-    with pytest.raises(SpecError, match="protocol: .* 50 ms TPOT .* lead_in, scored and tail"):
+    with pytest.raises(SpecError, match=r"protocol: .* 50 ms TPOT .* lead_in, scored and tail"):
         windows_of(without_rows(slo=slo))
 
 
 def test_a_workload_without_chosen_windows_needs_rows():
     rows = dict.fromkeys((f"protocol__{name}" for name in ROWS), None)
     quick = {"protocol__mode": "quick", "protocol__repeats": 2}
-    with pytest.raises(SpecError, match="protocol: .* has no chosen windows; expected lead_in"):
+    with pytest.raises(SpecError, match=r"protocol: .* has no chosen windows; expected lead_in"):
         windows_of(small_spec(**rows, **quick))
 
 
