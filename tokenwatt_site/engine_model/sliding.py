@@ -26,7 +26,9 @@ def windows_kept(
     window is what comes due from its begin to before its end. Empty where none fits.
     """
     due = played.due_ns
-    begins = np.arange(due[scored][0], due[scored][-1] - length_ns + 1, step_ns, np.int64)
+    begins = np.array(
+        range(int(due[scored][0]), int(due[scored][-1]) - length_ns + 1, step_ns), np.int64
+    )
     low, high = np.searchsorted(due, begins), np.searchsorted(due, begins + length_ns)
     kept = np.ones(len(begins), bool)
     for objective in slo:
@@ -38,5 +40,7 @@ def windows_kept(
 
 
 def _within(told: np.ndarray, low: Ints, high: Ints) -> Ints:
-    sums = np.concatenate([[0], np.cumsum(told)])
-    return sums[high] - sums[low]
+    sums: Ints = np.zeros(len(told) + 1, np.int64)
+    np.cumsum(told, out=sums[1:])
+    found: Ints = sums[high] - sums[low]
+    return found
