@@ -26,7 +26,7 @@ from tokenwatt_site.workload import NAMED
 pytestmark = pytest.mark.browser
 
 SCRIPT = Path(pages.__file__).parent / "assets" / "engine-model.js"
-CASES = 400
+CASES = 300
 SLO = (
     Objective(metric="ttft", quantile=0.99, limit_ms=2000),
     Objective(metric="tpot", quantile=0.9, limit_ms=50),

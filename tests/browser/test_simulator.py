@@ -56,11 +56,12 @@ def test_what_it_tells_is_what_python_finds(
     told = choose(seen.page, engine, rate, minutes, window)
     one, load, urps = simulator.ENGINES[engine], simulator.load(), round(float(rate) * 1e6)
     played = play(one.model, load, urps)
-    shares = [
-        f"{100 * c.misses / c.n:.1f}%"
-        for c in counts(simulator.SLO, played, load.n_out, load.scored)
-    ]
-    assert f"{shares[0]} of requests miss the TTFT limit and {shares[1]} the TPOT" in told
+    for count, name in zip(
+        counts(simulator.SLO, played, load.n_out, load.scored), ("TTFT", "TPOT"), strict=True
+    ):
+        share = f"{100 * count.misses / count.n:.2f}%"
+        wanted = f"{count.misses:,} of {count.n:,} requests ({share}) miss the {name} limit"
+        assert wanted in told
     kept = simulator.kept_per_mille(one, urps, minutes) / 10
     assert f"{kept:.1f}% of {minutes}-minute windows keep it" in told
 
@@ -111,7 +112,10 @@ def test_a_rate_that_is_none_is_told_and_plays_nothing(site: Site, seen: Seen) -
 
 def test_it_works_from_disk(site: Site, seen: Seen) -> None:
     seen.page.goto((site.folder / "method.html").as_uri())
-    assert "Simulated at 5.65 requests/s" in finished(seen.page)
+    rate = simulator.shown_urps(simulator.ENGINES[0]) / 1e6
+    told = finished(seen.page)
+    assert f"Simulated at {rate:.2f} requests/s" in told
+    assert "the SLO is kept." in told
     assert seen.complaints == []
 
 
@@ -119,7 +123,7 @@ def test_without_scripts_its_sentence_and_picture_stand(site: Site, chromium: Br
     context = chromium.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto((site.folder / "method.html").as_uri())
-    expect(result(page)).to_contain_text("of 10-minute windows keep the SLO, though the whole does")
+    expect(result(page)).to_contain_text("all these requests together keep the SLO, and only")
     expect(page.locator("#simulator form")).to_be_hidden()
     expect(page.locator("#simulator .tw-notice")).to_contain_text("Simulated.")
     expect(page.locator("#simulator li").first).to_contain_text("miss")

@@ -15,7 +15,7 @@ from functools import cache
 import numpy as np
 
 from tokenwatt_site.engine_model.boundary import Edges, find_edges
-from tokenwatt_site.engine_model.load import Load, Played, missed, play
+from tokenwatt_site.engine_model.load import Load, Played, holds, missed, play
 from tokenwatt_site.engine_model.model import EngineModel, Family, Prices
 from tokenwatt_site.engine_model.sliding import windows_kept
 from tokenwatt_site.pages.page import render_template
@@ -105,6 +105,18 @@ def edges_of(engine: Engine) -> Edges:
     return edges
 
 
+def shown_urps(engine: Engine) -> int:
+    """Return the rate to begin with: the highest that passes, down to 0.01 requests/s.
+
+    Raises:
+        ValueError: it does not pass there, and what the page says of it would be wrong.
+    """
+    rate = edges_of(engine).pass_urps // 10_000 * 10_000
+    if not holds(engine.model, load(), rate, SLO):
+        raise ValueError(f"{engine.name} does not keep the SLO at {rate / 1e6} requests/s")
+    return rate
+
+
 def kept_per_mille(engine: Engine, rate_urps: int, minutes: int) -> int:
     """Return how many of 1000 sliding windows keep the SLO."""
     kept = windows_kept(
@@ -126,7 +138,7 @@ def html(assets: str) -> str:
         assets: URL of the folder of its scripts, relative to the page.
     """
     first = ENGINES[0]
-    rate = edges_of(first).boundary_urps
+    rate = shown_urps(first)
     played = play(first.model, load(), rate)
     lines = _lines(played, _DEFAULT_MINUTES)
     return render_template(
@@ -136,7 +148,8 @@ def html(assets: str) -> str:
             (
                 engine,
                 f"{edges_of(engine).boundary_urps / 1e6:.2f}",
-                kept_per_mille(engine, edges_of(engine).boundary_urps, _DEFAULT_MINUTES) / 10,
+                f"{shown_urps(engine) / 1e6:.2f}",
+                kept_per_mille(engine, shown_urps(engine), _DEFAULT_MINUTES) / 10,
             )
             for engine in ENGINES
         ],
@@ -164,6 +177,7 @@ def data() -> str:
             {
                 "prices": list(engine.model.prices.to_json().values()),
                 "limits": _limits(engine.model.family),
+                "shownUrps": shown_urps(engine),
                 "boundaryUrps": edges_of(engine).boundary_urps,
             }
             for engine in ENGINES

@@ -110,9 +110,11 @@
         var keeps = counts.every(function (count, i) { return model.passes(count, data.slo[i]); });
         var kept = model.slidingWindows(data.slo, played, load.nOut, data.scored, lengthNs, data.stepNs);
         var all = windows(played, lengthNs);
-        lines = ["Simulated at " + rate(urps) + " requests/s. In the long run " + percent(counts[0].misses / counts[0].n)
-          + " of requests miss the TTFT limit and " + percent(counts[1].misses / counts[1].n) + " the TPOT limit: the SLO is "
-          + (keeps ? "kept." : "not kept.")];
+        lines = ["Simulated at " + rate(urps) + " requests/s: " + counts.map(function (count, i) {
+          return words(count.misses) + " of " + words(count.n) + " requests (" + (100 * count.misses / count.n).toFixed(2) + "%) miss the "
+            + data.slo[i].metric.toUpperCase() + " limit";
+        }).join(", and ") + ". Of each " + words(counts[0].n - model.rank(data.slo[0].quantile, counts[0].n))
+          + " may: in the long run the SLO is " + (keeps ? "kept." : "not kept.")];
         part("length").textContent = part("minutes").value;
         part("short").hidden = false;
         if (!all.length) {
@@ -149,7 +151,7 @@
     var boundary = data.engines[part("engine").value].boundaryUrps / 1e6, slider = part("slider");
     slider.min = (0.7 * boundary).toFixed(2);
     slider.max = (1.3 * boundary).toFixed(2);
-    slider.value = part("rate").value = boundary.toFixed(2);
+    slider.value = part("rate").value = rate(data.engines[part("engine").value].shownUrps);
   }
 
   if (!root || !model || !data) { return; }
