@@ -35,7 +35,8 @@ def windows_kept(
         defined = n_out > 1 if objective.metric == "tpot" else np.ones(len(n_out), bool)
         n = _within(defined, low, high)
         misses = _within(missed(objective, played, n_out), low, high)
-        kept &= [Count(int(m), int(k)).passes(objective) for m, k in zip(misses, n, strict=True)]
+        passed = [Count(int(m), int(k)).passes(objective) for m, k in zip(misses, n, strict=True)]
+        kept &= np.array(passed, bool)
     return tuple(kept.tolist())
 
 
