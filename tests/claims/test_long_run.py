@@ -11,13 +11,13 @@ import pytest
 
 from tests.support.runs import RunBuilder, small_spec, spec_in_mode
 from tokenwatt_site.claims.derive import derive
-from tokenwatt_site.claims.long_run import SYSTEMATIC, difference, family_words
+from tokenwatt_site.claims.long_run import difference, family_words
 from tokenwatt_site.engine_model.model import Family
 from tokenwatt_site.errors import InputError, VerificationError
 from tokenwatt_site.journal import GENESIS, Entry
 from tokenwatt_site.run import Claims
 from tokenwatt_site.spec import Spec
-from tokenwatt_site.statistics import pool
+from tokenwatt_site.statistics import SYSTEMATIC, pool
 from tokenwatt_site.trust.keyring import Keyring
 from tokenwatt_site.trust.verify import verify_run
 
