@@ -6,8 +6,9 @@ import statistics as stdlib
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats as student
 
-from tokenwatt_site.statistics import pool, rank_ranges, t_975
+from tokenwatt_site.statistics import pool, rank_ranges, repeats_needed, t_975
 
 V1 = [2380.0, 2461.7]
 V2 = [2410.0, 2431.0, 2397.0, 2440.0, 2422.0]
@@ -92,3 +93,34 @@ def test_rank_ranges_equal_counting_by_hand(pairs):
         for own in intervals
     ]
     assert rank_ranges(intervals) == naive
+
+
+def values_of_spread(n, spread):
+    """Values whose logs have a mean of 0 and exactly this standard deviation."""
+    steps = [k - (n - 1) / 2 for k in range(n)]
+    scale = spread / math.sqrt(sum(step**2 for step in steps) / (n - 1))
+    return [math.exp(scale * step) for step in steps]
+
+
+@given(st.floats(0.004, 0.2), st.floats(0.001, 0.05))
+def test_so_many_repeats_make_the_interval_and_one_less_does_not(half, spread):
+    needed = repeats_needed(half, spread, systematic=0)
+    if needed is None:
+        assert math.expm1(student.t.ppf(0.975, 99) * spread / 10) > half * 0.9999
+        return
+    assert pool(values_of_spread(needed, spread), "geometric").high - 1 <= half * 1.000001
+    if needed > 3:
+        assert pool(values_of_spread(needed - 1, spread), "geometric").high - 1 > half * 0.999999
+
+
+@pytest.mark.parametrize(
+    ("half", "spread", "needed"),
+    [(0.02, 0.015, 6), (0.03, 0.015, 4), (0.02, 0.0, 3), (0.0098, 0.015, None)],
+)
+def test_what_is_systematic_is_in_the_interval_and_no_repeat_takes_it_out(half, spread, needed):
+    wide = [
+        math.expm1(math.hypot(student.t.ppf(0.975, n - 1) * spread / math.sqrt(n), 1.96 * 0.005))
+        for n in range(3, 101)
+    ]
+    assert next((n for n, found in enumerate(wide, 3) if found <= half), None) == needed
+    assert repeats_needed(half, spread) == needed

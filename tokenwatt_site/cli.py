@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import http.server
+import json
 import os
 import signal
 import sys
@@ -26,10 +27,12 @@ from tokenwatt_site.commands import doctor as doctor_command
 from tokenwatt_site.commands import init as init_command
 from tokenwatt_site.commands import keys as keys_command
 from tokenwatt_site.commands import measure as measure_command
+from tokenwatt_site.commands import plan as plan_command
 from tokenwatt_site.commands import progress
 from tokenwatt_site.commands import simulate as simulate_command
 from tokenwatt_site.commands import trace as trace_command
 from tokenwatt_site.commands import verify as verify_command
+from tokenwatt_site.commands.budget import budget_s
 from tokenwatt_site.commands.checks import counted, table
 from tokenwatt_site.errors import (
     EnvironmentProblem,
@@ -150,6 +153,7 @@ GpusOption = Annotated[
         help="UUIDs of the engine's boards, with commas; where its processes are not seen."
     ),
 ]
+BudgetOption = Annotated[str | None, typer.Option(help="How long it may take: 45m, 2h or 1h30m.")]
 KeyVariableOption = Annotated[
     str | None, typer.Option(help="The environment variable with the engine's API key.")
 ]
@@ -184,8 +188,10 @@ def measure(
         Path | None, typer.Option(help="Folder of a measurement that was broken off.")
     ] = None,
     gpus: GpusOption = None,
+    budget: BudgetOption = None,
 ) -> None:
     """Measure a configuration and write a signed run file."""
+    limit_s = None if budget is None else budget_s(budget)
     if resume is not None:
         if spec or label or role or gpus:
             raise UsageError(
@@ -204,7 +210,15 @@ def measure(
     named = measure_command.named_boards(gpus, wanted)
     with _Display() as events:
         path, run = measure_command.measure_and_sign(
-            wanted, folder, events, trace=trace, model=model, gpus=named, beside=beside, out=out
+            wanted,
+            folder,
+            events,
+            trace=trace,
+            model=model,
+            gpus=named,
+            beside=beside,
+            out=out,
+            budget_s=limit_s,
         )
     _print_summary(run)
     typer.echo(path)
@@ -225,6 +239,46 @@ def _print_summary(run: Run) -> None:
         )
     if run.claims.gate.outcome != "none":
         _tell(f"  {run.claims.gate.text}")
+
+
+@app.command()
+@_handled
+def plan(
+    *,
+    spec: Annotated[
+        Path, typer.Option("--spec", help="Spec or run file; looked for here, in specs/.")
+    ],
+    rate: Annotated[
+        float | None, typer.Option(help="Where the boundary may be, requests/s; else start_rate.")
+    ] = None,
+    budget: BudgetOption = None,
+    price_per_gpu_hour: Annotated[
+        float | None, typer.Option(help="In any currency; the price comes out in the same.")
+    ] = None,
+    interval: Annotated[
+        float | None, typer.Option(help="Wanted 95% interval, in percent: 2 means ±2%.")
+    ] = None,
+    spread: Annotated[
+        float, typer.Option(help="Standard deviation between repeats, in percent.")
+    ] = plan_command.SPREAD_PERCENT,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Tell what a measurement would take: trials, minutes, GPU-hours. Nothing is launched."""
+    planned = plan_command.plan_spec(
+        spec,
+        plan_command.Wanted(
+            rate=rate,
+            budget_s=None if budget is None else budget_s(budget),
+            price=price_per_gpu_hour,
+            interval=interval,
+            spread=spread,
+        ),
+    )
+    if as_json:
+        typer.echo(json.dumps(plan_command.to_json(planned), indent=1, ensure_ascii=False))
+        return
+    for line in plan_command.lines(planned):
+        typer.echo(line)
 
 
 @app.command()

@@ -298,7 +298,8 @@ class Endpoint(Model):
     `tokenizer` is the model's tokenizer.json, by which text has exact lengths: a path from the
     folder in which the command runs. Where it is absent the engine's own /tokenize is asked.
     `model_files` is the folder of the model's config.json, by which bytes per step are modelled, a
-    path from that folder too.
+    path from that folder too. `restart` is a command, without a shell, that ends an attached engine
+    and starts it anew; it must return once that is under way.
     """
 
     start: Literal["launch", "attach"]
@@ -311,6 +312,7 @@ class Endpoint(Model):
     prompt: Literal["ids", "text"] | None = None
     tokenizer: Annotated[Line, AfterValidator(_relative_path)] | None = None
     model_files: Annotated[Line, AfterValidator(_relative_path)] | None = None
+    restart: Annotated[tuple[Argument, ...], Field(min_length=1, max_length=100)] | None = None
 
     @property
     def prompt_kind(self) -> Literal["ids", "text"]:
@@ -332,6 +334,12 @@ class Endpoint(Model):
             raise ValueError("url is the base of the API, without /v1")
         if self.start == "launch" and self.url is not None:
             raise ValueError("start: launch chooses its own port; remove url")
+        return self
+
+    @model_validator(mode="after")
+    def _restart_when_attached(self) -> Endpoint:
+        if self.start == "launch" and self.restart is not None:
+            raise ValueError("start: launch starts the engine for each repeat; remove restart")
         return self
 
 

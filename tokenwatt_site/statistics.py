@@ -23,6 +23,11 @@ T_975 = (
 
 _NORMAL_975 = 1.959964
 
+SYSTEMATIC = 1.96 * 0.005
+"""What a long-run number's interval has in quadrature, on logs, whatever the repeats say."""
+
+MOST_REPEATS = 100
+
 
 @dataclass(frozen=True, slots=True)
 class Pooled:
@@ -77,6 +82,27 @@ def pool(values: Sequence[float], pooling: Pooling) -> Pooled:
         back(mean - of_launch),
         back(mean + of_launch),
     )
+
+
+def repeats_needed(half: float, spread: float, *, systematic: float = SYSTEMATIC) -> int | None:
+    """Return how many repeats make the 95% interval of a mean at most 1 +- `half`.
+
+    The interval is that of `statistics.pool`, on logs: exp(sqrt((t[.975, n-1] s / sqrt n)^2 + u^2))
+    - 1 for its upper side, which is the wider one. The spread of so few is itself uncertain, so
+    this is what is expected, and no promise.
+
+    Args:
+        half: half the width, as a share, such as 0.02.
+        spread: s, the standard deviation of the logs of single repeats.
+        systematic: u, added in quadrature.
+
+    Returns:
+        From 3, since fewer have no interval; None: not even MOST_REPEATS do.
+    """
+    for n in range(3, MOST_REPEATS + 1):
+        if math.expm1(math.hypot(t_975(n - 1) * spread / math.sqrt(n), systematic)) <= half:
+            return n
+    return None
 
 
 def rank_ranges(intervals: Sequence[tuple[float, float]]) -> list[tuple[int, int]]:

@@ -37,6 +37,11 @@ class Band:
     first_rows: tuple[int, ...] = ()
 
     @property
+    def highest_urps(self) -> int:
+        """The highest rate at which its rows are offered: a bracket may straddle its end."""
+        return min(self.high_urps + self.high_urps // 10, HIGHEST_URPS)
+
+    @property
     def rows(self) -> int:
         return self.lead_in + self.scored + self.tail
 

@@ -35,13 +35,28 @@ def written(tmp_path):
     return write
 
 
-def test_a_valid_spec_is_told_with_its_configuration_and_the_time_of_a_trial(written):
+def test_a_valid_spec_is_told_with_its_configuration_its_windows_and_whether_it_can_rank(written):
     checked = check(written(small_spec()))
     assert checked.configuration == small_spec().configuration_id
-    plan, workload = checked.lines
-    assert plan.startswith("demo mode, 1 repeat; a trial at start_rate takes about 0.4 minutes")
-    assert plan.endswith("3 fields not recorded")
+    plan, workload, windows, ranking = checked.lines
+    assert plan == "demo mode, 1 repeat; `tokenwatt-site plan` tells trials, minutes and cost"
     assert workload.startswith("demo-mix-v1: 85 requests a trial, the longest prompt")
+    assert windows.startswith(
+        "at start_rate, 1 requests/s, a lead-in of 5 s and a window of 20 s, 20 requests scored;"
+        " the rows are those of the spec"
+    )
+    assert ranking == (
+        "a run would not be ranked: demo mode, and only full ranks; 3 fields not recorded"
+    )
+
+
+@pytest.mark.parametrize("mode", ["quick", "full"])
+def test_only_a_full_spec_with_every_field_recorded_can_rank(written, mode):
+    board = {"memory_gib": 8, "rated_bandwidth_gb_s": 20.0, "power_limit_w": 65.0}
+    board = {"model": "CPU", "count": 1} | board
+    changes = {f"protocol__{key}": value for key, value in MODES[mode].items()}
+    ranking = check(written(small_spec(setup__accelerator=board, **changes))).lines[3]
+    assert ranking.startswith("a run can be ranked") == (mode == "full")
 
 
 def test_several_repeats_are_counted(written):
@@ -74,7 +89,7 @@ def test_what_keeps_bandwidth_from_being_modelled_is_told_before_the_run(
     monkeypatch.chdir(tmp_path)
     modelled = {"setup__quantization__kv_cache": "bf16", "setup__parallelism__tensor": 2}
     spec = gpu_spec(**{"endpoint__model_files": "m", **modelled, **changed})
-    more = check(written(spec)).lines[2:]
+    more = check(written(spec)).lines[4:]
     for line, words in zip(more, said, strict=True):
         assert line.startswith("bandwidth will not be modelled: ")
         assert words in line
@@ -111,15 +126,15 @@ def test_a_gate_is_told_with_what_it_can_settle_and_what_it_is_compared_with(wri
     alone = check(written(spec))
     assert alone.missing == ""
     assert alone.configuration == spec.configuration_id
-    assert alone.lines[2:4] == tuple(f"gate sums-0shot: {line}" for line in outlook(20, 10.0))
-    assert alone.lines[4].startswith("gate sums-0shot: no run under runs is a baseline")
+    assert alone.lines[4:6] == tuple(f"gate sums-0shot: {line}" for line in outlook(20, 10.0))
+    assert alone.lines[6].startswith("gate sums-0shot: no run under runs is a baseline")
     baseline = gated_spec()
     log = answers_of(baseline, [n < 15 for n in range(20)])
     RunBuilder(spec=baseline, simulated=False, accuracy=log).write(module.RUNS_FOLDER / "a")
     assert (
-        f"of {baseline.configuration_id}: 15 of 20 right (75.0%)" in check(written(spec)).lines[4]
+        f"of {baseline.configuration_id}: 15 of 20 right (75.0%)" in check(written(spec)).lines[6]
     )
-    assert check(written(baseline)).lines[4].endswith("a baseline: others are compared with it")
+    assert check(written(baseline)).lines[6].endswith("a baseline: others are compared with it")
 
 
 def test_a_gate_that_asks_something_else_than_the_harness_makes_is_no_valid_spec(written, planned):

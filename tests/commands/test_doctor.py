@@ -18,7 +18,14 @@ from tests.support.amdsmi import FakeAmdsmi
 from tests.support.exporter import exporting
 from tests.support.nvml import ScriptedBoard, ScriptedMachine, eight_boards
 from tests.support.nvml.fixtures import Scripted
-from tests.support.runs import RunBuilder, answers_of, as_written, gated_spec, small_spec
+from tests.support.runs import (
+    RunBuilder,
+    answers_of,
+    as_written,
+    gated_spec,
+    small_spec,
+    spec_in_mode,
+)
 from tests.support.safetensors_files import LLAMA, llama, write
 from tokenwatt_site import cli
 from tokenwatt_site.commands import doctor as module
@@ -217,6 +224,40 @@ def test_a_command_that_is_not_there_fails(here: Path) -> None:
     (check,) = [c for c in about(looked(spec=path), "engine") if c.level == "fail"]
 
     assert check.found == "no-such-engine is not a command that can be run here"
+
+
+@pytest.mark.parametrize(
+    ("command", "level", "found"),
+    [
+        ("no-such-command", "fail", "no-such-command is not a command that can be run here"),
+        ("env", "ok", "started by env"),
+    ],
+)
+def test_a_command_that_restarts_the_engine_is_looked_for(
+    here: Path, command: str, level: str, found: str
+) -> None:
+    path = here / "a.spec.yaml"
+    attached = {"endpoint__start": "attach", "endpoint__url": f"http://127.0.0.1:{free_port()}"}
+    path.write_text(as_written(small_spec(**attached, endpoint__restart=[command])), "utf-8")
+
+    (check,) = about(looked(spec=path), "restart")
+
+    assert (check.level, check.found) == (level, found)
+
+
+@pytest.mark.parametrize(("mode", "level"), [("demo", "ok"), ("full", "warn")])
+def test_rows_that_nobody_chose_are_told_and_whether_a_run_can_be_ranked(
+    here: Path, mode: str, level: str
+) -> None:
+    path = here / "a.spec.yaml"
+    path.write_text(as_written(spec_in_mode(mode)), "utf-8")
+
+    checks = looked(spec=path)
+
+    (windows,) = about(checks, "windows")
+    assert (windows.level, "long run is not known" in windows.found) == (level, True)
+    (ranking,) = about(checks, "ranking")
+    assert ("only full ranks" in ranking.found) == (mode == "demo")
 
 
 def test_model_files_that_are_not_there_and_limits_that_are_too_low_fail(

@@ -82,7 +82,9 @@ def test_enter_to_every_question_gives_a_valid_spec_that_says_what_is_not_record
     assert spec.setup.power.sensor == "none"
     assert [o.label for o in spec.setup.slo] == ["TTFT p99", "TPOT p99"]
     assert [o.limit_ms for o in spec.setup.slo] == [2000, 50]
-    assert (spec.protocol.mode, spec.protocol.repeats) == ("quick", 2)
+    protocol = spec.protocol
+    assert (protocol.mode, protocol.repeats, protocol.max_rate) == ("quick", 2, None)
+    assert (protocol.lead_in, protocol.scored, protocol.tail) == (None, None, None)
     assert spec.setup.workload.name == "chat-mix-v1"
     assert len(answers.asked) == MAX_QUESTIONS
 

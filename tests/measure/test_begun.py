@@ -352,7 +352,9 @@ def test_a_run_says_which_instrument_hung_and_keeps_what_it_read(
     lab.meters["nvml"] = gpu
     measured = run(lab, powered(), tmp_path / "work")
 
-    assert events(measured, "repeat_end") == [{"repeat": 1, "hung": ["nvml"], "notes": []}]
+    assert events(measured, "repeat_end") == [
+        {"repeat": 1, "hung": ["nvml"], "notes": [], "gone": None}
+    ]
     caveats = [item.what for item in derive(measured.spec, measured.evidence).not_covered]
     assert "Readings of nvml to the end of repeat 1" in caveats
     assert "nvml does not answer any more; what was read of it is kept" in lab.said

@@ -175,7 +175,8 @@ def test_rates_rise_to_twice_what_the_spec_may_ask_in_few_steps(case):
     spec = SPECS[case]
     realisation = drawn(spec)
     shape = AnswerShape.of(spec, realisation)
-    rates = rates_to_try(spec, realisation, shape)
+    most = highest_rate_urps(spec, realisation, None)
+    rates = rates_to_try(spec, realisation, shape, most)
     assert list(rates) == sorted(set(rates))
     assert len(rates) <= MAX_RATES
     top = HELD.model_copy(
@@ -184,7 +185,6 @@ def test_rates_rise_to_twice_what_the_spec_may_ask_in_few_steps(case):
             "events_per_s": rates[-1] * shape.tokens // 1_000_000,
         }
     )
-    most = highest_rate_urps(spec, realisation, None)
     assert highest_rate_urps(spec, realisation, top) == most
     low = top.model_copy(
         update={"requests_urps": rates[0], "events_per_s": rates[0] * shape.tokens // 1_000_000}

@@ -58,11 +58,11 @@ def test_a_client_that_held_nothing_is_refused_with_whose_limit_it_was(limited_b
 
 
 def test_the_line_to_the_user_says_where_the_search_ends_only_where_the_client_ends_it():
-    assert held_text(SPEC, drawn(), HELD) == (
+    assert held_text(drawn(), HELD, 64_000_000) == (
         "the client held 80,000 events/s in 4,000.0 requests/s, twice what the spec may ask"
         " (first token off by p99 0.040 ms, dispatch lag p99 0.200 ms)"
     )
     little = HELD.model_copy(update={"requests_urps": 16_000_000, "limited_by": "emitter"})
-    assert held_text(SPEC, drawn(), little).endswith(
+    assert held_text(drawn(), little, 64_000_000).endswith(
         "; the search ends at half of that, 8.000 requests/s, and not at 64.000"
     )

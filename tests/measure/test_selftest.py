@@ -46,7 +46,7 @@ def drawn() -> Realisation:
 
 @pytest.mark.usefixtures("however_late")
 def test_the_client_holds_a_low_rate_on_any_machine_and_what_is_told_is_consistent() -> None:
-    found = self_test(LOOSE, drawn())
+    found = self_test(LOOSE, drawn(), LOOSE.protocol.max_urps)
     assert found.limited_by == "asked"
     assert found.events_per_s >= 200
     assert found.events_per_s == found.requests_urps * 17 // 1_000_000

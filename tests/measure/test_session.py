@@ -11,8 +11,11 @@ from tests.support.runs import HELD, ToyEngine, small_spec, spec_in_mode
 from tests.support.tls import Authority, tls_before
 from tests.support.tokenizer_files import metaspace
 from tokenwatt_site import journal as journal_module
+from tokenwatt_site import windows as windows_module
 from tokenwatt_site.canonical import sha256_hex
 from tokenwatt_site.claims.derive import derive
+from tokenwatt_site.engine_model.document import Fit, ModelFit
+from tokenwatt_site.engine_model.model import Family, Prices
 from tokenwatt_site.errors import (
     EngineError,
     EnvironmentProblem,
@@ -24,14 +27,19 @@ from tokenwatt_site.evidence.answers import text_digest
 from tokenwatt_site.evidence.power import Board
 from tokenwatt_site.evidence.records import Status
 from tokenwatt_site.evidence.under_load import SAMPLES, Compared
-from tokenwatt_site.measure import begun, searching, session, workfolder
+from tokenwatt_site.goodput import decide, judge
+from tokenwatt_site.measure import begun, fitting, searching, session, workfolder
 from tokenwatt_site.measure.client import Offered
 from tokenwatt_site.measure.endpoint import EngineFacts
 from tokenwatt_site.measure.power import ScriptedMeter, opening
 from tokenwatt_site.measure.preflight import Preflight
+from tokenwatt_site.measure.search import RepeatSearch
+from tokenwatt_site.measure.searching import Budget
 from tokenwatt_site.measure.session import Events, measure
+from tokenwatt_site.measure.settling import Burst, WarmUp
 from tokenwatt_site.prompts import COMMON_WORDS, Ids, prompts_of
 from tokenwatt_site.spec import SCOPES
+from tokenwatt_site.windows import windows_of
 
 LAUNCH = {"endpoint__start": "launch"}
 ATTACH = {"endpoint__start": "attach", "endpoint__url": "http://127.0.0.1:9"}
@@ -78,6 +86,9 @@ class Lab:
         self.clock_step_ns = 0
         self.asked_alone = []
         self.before_alone = lambda: None
+        self.predict = lambda *_: None
+        self.fitted = []
+        self.model_fit = lambda *_: None
 
     @contextmanager
     def engine(self, *_args, **_options):
@@ -129,6 +140,13 @@ class Lab:
         texts = {row: f"loaded {row}" for row in texts_of}
         return Offered(tuple(records), epoch, "kernel", errors, 0, 1, *client, texts)
 
+    def predicted(self, *given):
+        return self.predict(*given)
+
+    def fit(self, *given):
+        self.fitted.append(given)
+        return self.model_fit(*given)
+
     def compare_alone(self, spec, _realisation, _target, *, repeat, trial, texts, **_options):
         self.asked_alone.append((repeat, trial))
         self.before_alone()
@@ -163,11 +181,18 @@ def lab(monkeypatch):
     monkeypatch.setattr(begun, "engine_source", lambda *_: lab.counters())
     monkeypatch.setattr(begun, "RunClock", lab.run_clock)
     monkeypatch.setattr(session, "self_test", lambda *_: lab.held)
+    monkeypatch.setattr(session, "warm_up", lambda *_, **__: WARM)
+    monkeypatch.setattr(windows_module, "LONG_RUN_SCORED", 1_000)
+    monkeypatch.setattr(fitting, "predict", lab.predicted)
+    monkeypatch.setattr(fitting, "model_fit", lab.fit)
     return lab
 
 
-def run(lab, spec, folder):
-    return measure(spec, folder, Events(lambda _: None, lab.said.append))
+WARM = WarmUp(True, 17, (Burst(5_000_000, 2_000_000, 3_000_000),) * 3)
+
+
+def run(lab, spec, folder, **options):
+    return measure(spec, folder, Events(lambda _: None, lab.said.append), **options)
 
 
 def test_a_session_encloses_the_boundary_and_its_evidence_can_be_derived_from(lab, tmp_path):
@@ -294,6 +319,218 @@ def test_demo_mode_publishes_what_it_has_when_the_machine_is_too_busy(lab, tmp_p
     assert [t.verdict for t in claims.trials] == ["PASS", "INVALID", "INVALID", "INVALID"]
     assert claims.metric("goodput").value is None
     assert claims.metric("highest_pass_rate").value == 1
+
+
+def test_c2_a_repeat_that_fails_is_left_for_later_and_the_others_are_done(lab, tmp_path):
+    def die(number):
+        lab.dead = number == 3
+
+    lab.before_trial = die
+    spec = small_spec(protocol__repeats=3)
+    with pytest.raises(EngineError, match=r"repeat 1 is not measured: the engine ended in trial 3"):
+        run(lab, spec, tmp_path / "work")
+    lines = journal_module.parse((tmp_path / "work/journal.jsonl").read_bytes(), "journal")
+    assert [n.data["repeat"] for n in lines if n.event == "repeat_end"] == [2, 3]
+    (left,) = [n.data for n in lines if n.event == "interrupted"]
+    assert left["repeat"] == 1
+    assert "ended in trial 3" in left["why"]
+    trials = lab.trials
+    measured = run(lab, spec, tmp_path / "work")
+    assert lab.trials - trials < trials
+    repeats = derive(spec, measured.evidence).repeats
+    assert all(r.boundary_urps for r in repeats)
+
+
+def test_c2_a_busy_machine_in_one_repeat_does_not_end_the_others(lab, tmp_path):
+    def busy(number):
+        lab.late_ns = 50_000_000 if lab.launches == 2 else 0
+
+    lab.before_trial = busy
+    spec = spec_in_mode("full", protocol__start_rate=1.0)
+    with pytest.raises(EnvironmentProblem, match="repeat 2 is not measured: INVALID 3 times") as at:
+        run(lab, spec, tmp_path / "work")
+    assert at.value.exit_code == 3
+    assert lab.launches == 3
+    lab.before_trial = lambda _: None
+    lab.late_ns = 0
+    run(lab, spec, tmp_path / "work")
+    assert lab.launches == 4
+
+
+def test_c2_an_engine_that_dies_beside_the_boundary_leaves_the_repeat_done(lab, tmp_path):
+    spec = spec_in_mode("full", protocol__start_rate=1.0)
+    last = trials_of_repeat_1(spec)
+
+    def die(number):
+        lab.dead = number == last
+
+    lab.before_trial = die
+    measured = run(lab, spec, tmp_path / "work")
+    (end, *_) = journal(tmp_path / "work", "repeat_end")
+    assert f"ended in trial {last}" in end["gone"]
+    claims = derive(spec, measured.evidence)
+    assert claims.repeats[0].boundary_urps
+    assert claims.trials[last - 1].verdict == "INVALID"
+    assert not [c for c in claims.under_load if c.repeat == 1]
+
+
+def test_c2_a_rate_beside_the_boundary_that_stays_invalid_is_left_out(lab, tmp_path):
+    spec = spec_in_mode("full", protocol__start_rate=1.0)
+    last = trials_of_repeat_1(spec)
+
+    def busy(number):
+        lab.late_ns = 50_000_000 if last - 3 <= number < last else 0
+
+    lab.before_trial = busy
+    measured = run(lab, spec, tmp_path / "work")
+    assert any("is left out beside the boundary" in line for line in lab.said)
+    assert all(r.boundary_urps for r in derive(spec, measured.evidence).repeats)
+
+
+def trials_of_repeat_1(spec):
+    """Return how many trials the search takes on the toy engine; the last of them is a sweep's."""
+    realisation = windows_of(spec).realisation(1, windows_of(spec).bands[0])
+    search = RepeatSearch(spec.protocol, windows_of(spec), 1, ceiling_urps=lambda _: 64_000_000)
+    number = 0
+    while (offer := search.next()) is not None:
+        records = list(ToyEngine().serve(realisation, offer.rate_urps, repeat=1, trial=1))
+        scored = [records[row] for row in realisation.scored_rows]
+        search.saw(offer, decide([judge(objective, scored) for objective in spec.setup.slo]))
+        number += 1
+    return number
+
+
+def journal(folder, event):
+    lines = journal_module.parse((folder / "journal.jsonl").read_bytes(), "journal")
+    return [line.data for line in lines if line.event == event]
+
+
+def test_trials_go_around_what_an_engine_model_predicts_from_those_before(lab, tmp_path):
+    spec = spec_in_mode("quick", protocol__start_rate=1.0)
+    plain = derive(spec, run(lab, spec, tmp_path / "plain").evidence)
+    known = {r.repeat: r.boundary_urps for r in plain.repeats}
+    without, lab.trials, asked = lab.trials, 0, []
+
+    def predict(_spec, seen, load, near_urps):
+        asked.append((len(seen), len(load.n_in), near_urps))
+        return known[1 if len(seen) == 1 else 2]
+
+    lab.predict = predict
+    measured = run(lab, spec, tmp_path / "work")
+    assert lab.trials < without
+    assert asked[0] == (1, 800, 1_000_000)
+    claims = derive(spec, measured.evidence)
+    for repeat in claims.repeats:
+        assert repeat.boundary_urps == pytest.approx(known[repeat.repeat], rel=0.05)
+    assert any("engine model fitted to 1 trial has the boundary at" in line for line in lab.said)
+
+
+def test_a_model_that_cannot_be_fitted_costs_no_trial(lab, tmp_path):
+    def broken(*_):
+        raise FloatingPointError("no steps")
+
+    lab.predict = broken
+    spec = spec_in_mode("quick", protocol__start_rate=1.0)
+    claims = derive(spec, run(lab, spec, tmp_path / "work").evidence)
+    assert all(r.boundary_urps for r in claims.repeats)
+    assert "the engine model could not be fitted (FloatingPointError: no steps)" in lab.said
+
+
+FIT = ModelFit(
+    format="tokenwatt/engine-model/1",
+    fits=(
+        Fit(
+            left_out=0,
+            family=Family(prefill="chunked", token_budget=8192, max_batch=256),
+            prices=Prices(
+                base_ps=10**10, sequence_ps=10**8, prompt_token_ps=10**7, context_token_ps=0
+            ),
+            boundaries=(),
+        ),
+    ),
+    windows_95=None,
+)
+
+
+def test_after_the_last_repeat_of_full_mode_a_model_is_fitted_to_all_trials_and_kept(lab, tmp_path):
+    lab.model_fit = lambda *_: FIT
+    spec = spec_in_mode("full", protocol__start_rate=1.0)
+    measured = run(lab, spec, tmp_path / "work")
+    assert measured.evidence.model_fit == FIT
+    ((told, seen, realisations, long_run, boundaries),) = lab.fitted
+    assert told == spec
+    assert len(seen) == lab.trials
+    claims = derive(spec, measured.evidence)
+    assert boundaries == {r.repeat: r.boundary_urps for r in claims.repeats}
+    assert {r: len(load.n_in) for r, load in realisations.items()} == dict.fromkeys((1, 2, 3), 800)
+    assert len(long_run.n_in) == 5_000
+    assert f"fitting the engine model to {lab.trials} trials" in lab.said
+    (tmp_path / "work/fitted-model.jsonl").unlink()
+    assert run(lab, spec, tmp_path / "work").evidence.model_fit == FIT
+    assert len(lab.fitted) == 2
+
+
+def test_without_a_model_that_can_be_fitted_the_run_is_what_was_measured(lab, tmp_path):
+    def broken(*_):
+        raise ValueError("nothing converges")
+
+    lab.model_fit = broken
+    spec = spec_in_mode("full", protocol__start_rate=1.0)
+    measured = run(lab, spec, tmp_path / "work")
+    assert measured.evidence.model_fit is None
+    assert "there is no engine model: ValueError: nothing converges" in lab.said
+    assert measured.evidence.journal[-1].event == "close"
+
+
+def test_two_repeats_are_not_enough_to_fit_a_model_that_is_judged(lab, tmp_path):
+    run(lab, spec_in_mode("quick", protocol__start_rate=1.0), tmp_path / "work")
+    assert lab.fitted == []
+
+
+def test_a_budget_ends_a_session_before_what_would_end_later_and_the_rest_is_resumed(
+    lab, tmp_path, monkeypatch
+):
+    spec = small_spec(protocol__repeats=2)
+    monkeypatch.setattr(session, "Budget", lambda s: Budget(s, lambda: lab.clock.now_ns() / 1e9))
+    whole = lab.clock.now_ns()
+    run(lab, spec, tmp_path / "whole")
+    taken_s = (lab.clock.now_ns() - whole) / 1e9
+    trials, began_ns = lab.trials, lab.clock.now_ns()
+    budget_s = taken_s * 0.6
+    with pytest.raises(Interrupted, match="minutes has no time left for a trial") as spent:
+        run(lab, spec, tmp_path / "work", budget_s=budget_s)
+    assert spent.value.exit_code == 130
+    assert (lab.clock.now_ns() - began_ns) / 1e9 <= budget_s
+    assert 0 < lab.trials - trials < trials
+    assert "budget" in journal(tmp_path / "work", "interrupted")[0]["why"]
+    measured = run(lab, spec, tmp_path / "work", budget_s=10 * taken_s)
+    assert all(r.boundary_urps for r in derive(spec, measured.evidence).repeats)
+
+
+def test_a_repeat_that_a_budget_cannot_hold_is_not_launched(lab, tmp_path):
+    with pytest.raises(Interrupted, match="no time left for repeat 1"):
+        run(lab, small_spec(), tmp_path / "work", budget_s=1.0)
+    assert lab.launches == 0
+
+
+def test_an_attached_engine_is_restarted_by_the_command_of_its_spec(lab, tmp_path, monkeypatch):
+    told = []
+
+    def restart(argv, url, *, started, **_options):
+        told.append((argv, url, started))
+
+    monkeypatch.setattr(session, "restart", restart)
+    spec = small_spec(protocol__repeats=2, endpoint__restart=["./restart", "now"], **ATTACH)
+    measured = run(lab, spec, tmp_path / "work")
+    assert told == [(("./restart", "now"), ATTACH["endpoint__url"], "2026-01-01T00:00:01Z")]
+    assert len(derive(spec, measured.evidence).repeats) == 2
+
+
+def test_the_journal_tells_how_the_engine_warmed_up_before_its_trials(lab, tmp_path):
+    run(lab, small_spec(), tmp_path / "work")
+    (launch,) = journal(tmp_path / "work", "launch")
+    assert launch["warm_up"] == WARM.to_json()
+    assert str(WARM) in lab.said
 
 
 def test_quick_mode_never_offers_a_rate_whose_window_would_be_too_short(lab, tmp_path):
@@ -521,7 +758,7 @@ def test_the_key_is_in_no_file_of_a_session_over_tls_whose_engine_repeats_it(tmp
 
     def say(line):
         said.append(line)
-        if "passed the preflight" in line:
+        if line.startswith("warm-up"):
             engine.key = "another from now on"
 
     with serving(engine) as plain, tls_before(plain, authority.server_context()) as url:

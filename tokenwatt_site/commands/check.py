@@ -23,7 +23,7 @@ from tokenwatt_site.measure.accuracy.task import Task
 from tokenwatt_site.measure.accuracy.tasks import asked_block, plan_task, require_asked
 from tokenwatt_site.spec import Spec, parse_spec
 from tokenwatt_site.trust.keyring import Keyring
-from tokenwatt_site.windows import Windows, windows_of
+from tokenwatt_site.windows import Band, Windows, windows_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,12 @@ def check(file: Path) -> Checked:
     trace = read_trace(file, spec)
     document = read_model_files(file, spec)
     windows = windows_of(spec, trace)
-    lines = [_plan_text(spec, windows), _workload_text(spec, windows)]
+    lines = [
+        _plan_text(spec),
+        _workload_text(spec, windows),
+        windows_text(spec, windows),
+        ranking_text(spec),
+    ]
     if document is not None and (why := why_not_modelled(spec, document)) is not None:
         lines.append(f"bandwidth will not be modelled: {why}")
     if spec.setup.accuracy_gate.task == NO_TASK:
@@ -78,15 +83,54 @@ def plan_gate(name: Path, spec: Spec) -> Task:
     return plan_task(gate, plan, api, folders=data_folders(find_spec(name).parent))
 
 
-def _plan_text(spec: Spec, windows: Windows) -> str:
-    protocol, unknown = spec.protocol, not_recorded(spec.setup.to_json())
-    band = windows.band_at(round(protocol.start_rate * 1e6))
-    minutes = (band.lead_in + band.scored) / protocol.start_rate / 60
+def windows_text(spec: Spec, windows: Windows) -> str:
+    """Say which rows are offered at start_rate, how long they take, and who chose them."""
+    start = spec.protocol.start_rate
+    band = windows.band_at(round(start * 1e6))
+    lead_s, window_s = band.lead_in / start, band.scored / start
     text = (
-        f"{protocol.mode} mode, {protocol.repeats} repeat{'s' if protocol.repeats != 1 else ''};"
-        f" a trial at start_rate takes about {minutes:.1f} minutes, a repeat 5 to 8 trials"
+        f"at start_rate, {start:g} requests/s, a lead-in of {lead_s:,.0f} s and a window of"
+        f" {window_s:,.0f} s, {band.scored:,} requests scored"
     )
-    return f"{text}; {len(unknown)} fields not recorded" if unknown else text
+    if not windows.chosen:
+        return (
+            f"{text}; the rows are those of the spec at every rate, and how well they stand for the"
+            " long run is not known"
+        )
+    low, high = windows.bands[0].low_urps / 1e6, windows.bands[-1].high_urps / 1e6
+    return (
+        f"{text}; the windows were chosen to stand for the long run, here for {_band_text(band)},"
+        f" in {len(windows.bands)} bands from {low:g} to {high:g}"
+    )
+
+
+def _band_text(band: Band) -> str:
+    return f"{band.low_urps / 1e6:g} to {band.high_urps / 1e6:g} requests/s"
+
+
+def unranked(spec: Spec) -> tuple[str, ...]:
+    """Return what keeps any run of a spec from being ranked, as far as the spec tells."""
+    reasons = []
+    if spec.protocol.mode != "full":
+        reasons.append(f"{spec.protocol.mode} mode, and only full ranks")
+    if unknown := not_recorded(spec.setup.to_json()):
+        reasons.append(f"{len(unknown)} field{'s' if len(unknown) != 1 else ''} not recorded")
+    return tuple(reasons)
+
+
+def ranking_text(spec: Spec) -> str:
+    """Say whether a run of a spec could be ranked."""
+    if reasons := unranked(spec):
+        return f"a run would not be ranked: {'; '.join(reasons)}"
+    return "a run can be ranked, where its long-run goodput is accepted and its gate passes"
+
+
+def _plan_text(spec: Spec) -> str:
+    protocol = spec.protocol
+    return (
+        f"{protocol.mode} mode, {protocol.repeats} repeat{'s' if protocol.repeats != 1 else ''};"
+        " `tokenwatt-site plan` tells trials, minutes and cost"
+    )
 
 
 def _workload_text(spec: Spec, windows: Windows) -> str:

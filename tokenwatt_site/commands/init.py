@@ -43,8 +43,13 @@ _HEADER = """\
 # `shots: 5`, the number of questions, and in max_drop_points how much lower than a baseline's the
 # score may be; `spec check` then prints the lines that are missing. `accuracy: {data: FILE.jsonl}`,
 # beside setup, asks questions of your own.
+# In protocol, start_rate is that of the first trial, in requests/s: the nearer to what the engine
+# can hold, the less time a search takes; `tokenwatt-site plan` tells how much. Runs that rank have
+# `mode: full` and 3 `repeats` or more. Each repeat needs a launch of its own: where a command can
+# restart the engine, write it in endpoint, such as `restart: [docker, restart, NAME]`.
 # Other loads: fixed lengths, conversation: {turns, spread, shared_prefix_tokens}, or a trace, for
-# which `tokenwatt-site spec trace FILE --out TRACE.jsonl` prints the lines.
+# which `tokenwatt-site spec trace FILE --out TRACE.jsonl` prints the lines. They have no chosen
+# windows, so protocol says how many rows each trial has: lead_in, scored and tail.
 """
 _INSTRUMENTS = """\
 # Instruments of other machines: write in the place of `instruments: []` as many as there are of
@@ -194,16 +199,11 @@ def _draft(
             "model": served,
             "vocabulary": facts.vocabulary or SAFE_VOCABULARY,
         },
-        # Up to about 6.4 requests/s: a lead-in of 2 x longest answer (1,536 tokens) x 50 ms =
-        # 154 s, and a window of 120 s. Faster engines need more of each; `measure` says so.
+        # No rows: those of the windows that were chosen for the workload, at every rate.
         "protocol": {
             "mode": "quick",
             "repeats": 2,
-            "lead_in": 1100,
-            "scored": 800,
-            "tail": 900,
             "start_rate": 1,
-            "max_rate": 1000,
             "request_timeout_s": 600,
         },
     }

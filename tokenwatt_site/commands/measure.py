@@ -299,6 +299,7 @@ def measure_and_sign(
     gpus: Sequence[str] = (),
     beside: Path | None = None,
     out: Path | None = None,
+    budget_s: float | None = None,
 ) -> tuple[Path, Run]:
     """Measure, derive, sign, and write the run file with its evidence beside it.
 
@@ -311,6 +312,7 @@ def measure_and_sign(
         gpus: boards of the engine, by UUID; as `trace`.
         beside: the folder of the spec's file, from which the data of its task are; as `trace`.
         out: the run file; default runs/<configuration>/<12 hex of run_id>.json.
+        budget_s: see `session.measure`.
 
     Raises:
         UsageError: `out` is there already, or see `plan_questions`.
@@ -337,6 +339,7 @@ def measure_and_sign(
             task=asked.task if asked else None,
             scorer=asked.scorer if asked else None,
             reference=asked.reference if asked else None,
+            budget_s=budget_s,
         )
     except (EnvironmentProblem, Interrupted, UsageError) as error:
         raise type(error)(*error.problems, *_kept(spec, folder, signer, out)) from error

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from tokenwatt_site.accuracy_spec import NO_TASK
-from tokenwatt_site.commands.check import plan_gate
+from tokenwatt_site.commands.check import plan_gate, ranking_text, windows_text
 from tokenwatt_site.commands.checks import Check, of_error
 from tokenwatt_site.commands.measure import RUNS_FOLDER, read_model_files, read_trace
 from tokenwatt_site.commands.model_facts import why_not_modelled
@@ -25,7 +25,7 @@ from tokenwatt_site.model_shape.config import describe
 from tokenwatt_site.model_shape.document import ModelDocument, headers_digest
 from tokenwatt_site.spec import Spec
 from tokenwatt_site.trust.keyring import Keyring
-from tokenwatt_site.windows import windows_of
+from tokenwatt_site.windows import Windows, windows_of
 
 
 def spec_checks(
@@ -49,10 +49,12 @@ def spec_checks(
     if document is not None:
         yield _described(spec, document)
     if windows is not None:
+        yield _windows(spec, windows)
         try:
             require_descriptors(spec.protocol, windows.most_rows)
         except EnvironmentProblem as error:
             yield from of_error("fail", "open files", error)
+    yield Check("ok", "ranking", ranking_text(spec))
     yield from _command(spec)
     yield from _gate(path, spec)
     opened = None
@@ -66,6 +68,18 @@ def spec_checks(
         yield from _as_declared(spec, facts, opened, document)
     if opened is not None:
         opened.close()
+
+
+def _windows(spec: Spec, windows: Windows) -> Check:
+    text = windows_text(spec, windows)
+    if windows.chosen or spec.protocol.mode == "demo":
+        return Check("ok", "windows", text)
+    return Check(
+        "warn",
+        "windows",
+        text,
+        "chat-mix-v1 has chosen ones, where protocol leaves out lead_in, scored and tail.",
+    )
 
 
 def _described(spec: Spec, document: ModelDocument) -> Check:
@@ -82,19 +96,24 @@ def _described(spec: Spec, document: ModelDocument) -> Check:
 
 
 def _command(spec: Spec) -> Iterator[Check]:
-    argv = spec.setup.engine.argv
-    if spec.endpoint.start != "launch" or not isinstance(argv, tuple):
-        return
-    command = argv[0].replace("{python}", sys.executable)
-    if shutil.which(command, path=spec.setup.engine.environment.get("PATH")) is None:
-        yield Check(
+    argv, endpoint = spec.setup.engine.argv, spec.endpoint
+    if endpoint.start == "launch" and isinstance(argv, tuple):
+        path = spec.setup.engine.environment.get("PATH")
+        yield _runs("engine", "setup.engine.argv", argv[0], path)
+    if endpoint.restart is not None:
+        yield _runs("restart", "endpoint.restart", endpoint.restart[0], None)
+
+
+def _runs(about: str, field: str, command: str, path: str | None) -> Check:
+    found = command.replace("{python}", sys.executable)
+    if shutil.which(found, path=path) is None:
+        return Check(
             "fail",
-            "engine",
-            f"{command} is not a command that can be run here",
-            "Install the engine, or name its full path in setup.engine.argv.",
+            about,
+            f"{found} is not a command that can be run here",
+            f"Install it, or name its full path in {field}.",
         )
-    else:
-        yield Check("ok", "engine", f"started by {argv[0]}")
+    return Check("ok", about, f"started by {command}")
 
 
 def _gate(path: Path, spec: Spec) -> Iterator[Check]:

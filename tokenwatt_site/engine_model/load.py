@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import numba
 import numpy as np
 
+from tokenwatt_site.engine_model.compiled import Compiled
 from tokenwatt_site.engine_model.model import EngineModel
 from tokenwatt_site.engine_model.steps import Ints, serve
 from tokenwatt_site.goodput import rank
@@ -138,7 +138,7 @@ def holds(model: EngineModel, load: Load, rate_urps: int, slo: Sequence[Objectiv
     return all(count.passes(o) for count, o in zip(found, slo, strict=True))
 
 
-@numba.njit(cache=True)
+@Compiled
 def _due_ns(elapsed: Ints, rate_urps: int) -> Ints:
     # elapsed x 10^15 / (rate x 2^20) = elapsed x 5^15 / (rate x 2^5), of which the product is wider
     # than 64 bits: the quotient is taken of the factor first, and of the rest in two parts.

@@ -14,16 +14,17 @@ goes, when it arrives, to the replica that has fewest, the first of those.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 import numpy.typing as npt
+
+from tokenwatt_site.engine_model.compiled import Compiled
 
 Ints = npt.NDArray[np.int64]
 
 NONE = -1
 
 
-@numba.njit(cache=True)
+@Compiled
 def serve(  # noqa: C901, PLR0912, PLR0915, PLR0917 - one loop: a call per step costs more than the step
     due: Ints,
     n_in: Ints,

@@ -25,13 +25,13 @@ from tokenwatt_site.validity import (
     MAX_HELD_SHARE,
     MIN_SENT_SHARE,
     Tolerances,
-    highest_rate_urps,
     lag_ns,
 )
 from tokenwatt_site.workload import Realisation
 
-MAX_RATES = 6
-"""An attempt takes little more than a second, so that the test takes no more than some ten."""
+MAX_RATES = 40
+"""From any start to any end by doubling. An attempt takes little more than a second: who holds a
+thousand times what the search begins with is tested for some ten."""
 
 SPARE_TRIES = 2
 """Of all rates together: a moment of other load on the machine is no verdict."""
@@ -102,21 +102,22 @@ class AnswerShape:
         return FIRST_NS + (self.tokens - 1) * self.interval_ns
 
 
-def rates_to_try(spec: Spec, realisation: Realisation, shape: AnswerShape) -> tuple[int, ...]:
-    """Return the rates of the test in 1e-6 requests/s, rising.
+def rates_to_try(
+    spec: Spec, realisation: Realisation, shape: AnswerShape, most_urps: int
+) -> tuple[int, ...]:
+    """Return the rates of the test in 1e-6 requests/s, rising to what asks twice `most_urps`.
 
     At most MAX_RATES: where doubling would need more, the steps are greater.
     """
     # Of the test's short answers it takes more for the same tokens; rounded up, for the cap.
     share = max(Fraction(1), Fraction(realisation.mean_output_tokens) / shape.tokens)
     margin = math.ceil(Fraction(1_000_000, shape.tokens))
-    most = highest_rate_urps(spec, realisation, None)
 
     def asking(urps: int) -> int:
         return max(LEAST_URPS, math.ceil(urps * share / MAX_HELD_SHARE) + margin)
 
-    top = asking(most)
-    low = asking(min(round(spec.protocol.start_rate * 1e6), most))
+    top = asking(most_urps)
+    low = asking(min(round(spec.protocol.start_rate * 1e6), most_urps))
     # A last step that doubles by a tenth more is no reason for another.
     steps = min(MAX_RATES - 1, math.ceil(math.log2(top / low) - _NEARLY))
     return (*(round(low * (top / low) ** (step / steps)) for step in range(steps)), top)

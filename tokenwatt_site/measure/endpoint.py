@@ -93,12 +93,12 @@ class EngineFacts:
     process_started: str | None
 
 
-def answers(url: str, models_path: str = "/v1/models") -> bool:
+def answers(url: str, models_path: str = "/v1/models", api_key_variable: str | None = None) -> bool:
     """Tell whether the engine at `url` is ready: /health, or its model list where there is none."""
     try:
-        status = _get(f"{url}/health").status
+        status = _get(f"{url}/health", api_key_variable).status
         if status in {404, 405}:
-            status = _get(f"{url}{models_path}").status
+            status = _get(f"{url}{models_path}", api_key_variable).status
     except EngineError:
         return False
     return status == 200

@@ -115,7 +115,7 @@ def launch(
         part.replace("{python}", sys.executable).replace("{port}", str(port)) for part in argv
     ]
     variables = {**os.environ, **environment}
-    _require_command(command[0], variables)
+    require_command(command[0], variables, field="setup.engine.argv[0]")
     started = utc_now()
     with _Process(command, variables, log) as process:
         url = f"http://127.0.0.1:{port}"
@@ -249,15 +249,20 @@ class _Process:
 
     def log_tail(self) -> str:
         """Return the last lines that the engine wrote, as the end of a message."""
-        with self.log_path.open("rb") as handle:
-            size = handle.seek(0, os.SEEK_END)
-            handle.seek(max(self._log_start, size - 8192))
-            lines = handle.read().decode("utf-8", "replace").splitlines()
-        shown = [cleaned for line in lines[-_LOG_LINES:] if (cleaned := clean_text(line))]
-        return "".join(f"\n  | {line}" for line in shown) or "; its log is empty"
+        return log_tail(self.log_path, self._log_start) or "; its log is empty"
 
 
 _GUARDIAN_GONE = "lost its guardian process"
+
+
+def log_tail(path: Path, start: int) -> str:
+    """Return the last lines of a log from a byte on, as the end of a message; empty: none."""
+    with path.open("rb") as handle:
+        size = handle.seek(0, os.SEEK_END)
+        handle.seek(max(start, size - 8192))
+        lines = handle.read().decode("utf-8", "replace").splitlines()
+    shown = [cleaned for line in lines[-_LOG_LINES:] if (cleaned := clean_text(line))]
+    return "".join(f"\n  | {line}" for line in shown)
 
 
 def _wait_until_ready(
@@ -301,13 +306,18 @@ def _require_free(port: int) -> None:
             ) from error
 
 
-def _require_command(command: str, environment: Mapping[str, str]) -> None:
+def require_command(command: str, environment: Mapping[str, str], *, field: str) -> None:
+    """See that a command can be run here.
+
+    Raises:
+        EngineError: it cannot; names the field that holds it.
+    """
     if shutil.which(command, path=environment.get("PATH")) is None:
         raise EngineError(
             Problem(
                 "is not a command that can be run here",
-                field="setup.engine.argv[0]",
+                field=field,
                 found=command,
-                remedy="Install the engine, or name its full path.",
+                remedy="Install it, or name its full path.",
             )
         )

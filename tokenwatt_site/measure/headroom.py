@@ -9,6 +9,7 @@ from tokenwatt_site.errors import EnvironmentProblem, Problem
 from tokenwatt_site.run import SelfTest
 from tokenwatt_site.spec import Spec
 from tokenwatt_site.validity import MAX_HELD_SHARE, highest_load_urps, highest_rate_urps
+from tokenwatt_site.windows import Windows
 from tokenwatt_site.workload import Realisation
 
 
@@ -38,11 +39,18 @@ def require_start(spec: Spec, realisation: Realisation, test: SelfTest) -> None:
     )
 
 
-def held_text(spec: Spec, realisation: Realisation, test: SelfTest) -> str:
+def highest_asked_urps(spec: Spec, windows: Windows, repeat: int) -> int:
+    """Return the highest rate that a repeat may ask, whatever the client holds."""
+    if len(windows.bands) > 1:
+        # Each band's rows fill engine and window up to its end.
+        return min(spec.protocol.max_urps, windows.bands[-1].highest_urps)
+    return highest_rate_urps(spec, windows.realisation(repeat, windows.bands[0]), None)
+
+
+def held_text(realisation: Realisation, test: SelfTest, most_urps: int) -> str:
     """Say what the client held, and how high the search may go where that is less than asked."""
     words = f"the client held {_words(test)}"
-    most_urps = highest_rate_urps(spec, realisation, None)
-    if (capped_urps := highest_rate_urps(spec, realisation, test)) < most_urps:
+    if (capped_urps := highest_load_urps(test, realisation)) < most_urps:
         words += (
             f"; the search ends at half of that, {capped_urps / 1e6:.3f} requests/s, and not at"
             f" {most_urps / 1e6:.3f}"

@@ -173,7 +173,8 @@ def require_restart(spec: Spec, lines: Sequence[Entry], repeat: int, folder: Pat
     """
     asked = [n for n in lines if n.event == "accuracy_start" and n.data["repeat"] == repeat]
     restarted = bool(asked) and asked[-1].data["same_launch"] is False
-    if spec.endpoint.start == "launch" or repeat == spec.protocol.repeats or restarted:
+    ours = spec.endpoint.start == "launch" or spec.endpoint.restart is not None
+    if ours or repeat == spec.protocol.repeats or restarted:
         return
     raise EnvironmentProblem(
         Problem(

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
-from tokenwatt_site.errors import EngineError, InvalidMeasurement, Problem
+from tokenwatt_site.engine_model.load import Load
+from tokenwatt_site.errors import EngineError, Interrupted, InvalidMeasurement, Problem
 from tokenwatt_site.evidence.records import Status
+from tokenwatt_site.evidence.under_load import sampled_rows
 from tokenwatt_site.journal import Entry
-from tokenwatt_site.measure import search
 from tokenwatt_site.measure.begun import Begun
 from tokenwatt_site.measure.client import Target
 from tokenwatt_site.measure.engine import RunningEngine
 from tokenwatt_site.measure.instruments import Instruments
+from tokenwatt_site.measure.rehearsal import trial_seconds
+from tokenwatt_site.measure.search import Done, Offer, RepeatSearch
 from tokenwatt_site.measure.trial import Progress, run_trial
 from tokenwatt_site.measure.workfolder import WorkFolder
 from tokenwatt_site.prompts import Prompts
@@ -22,8 +25,7 @@ from tokenwatt_site.run import SelfTest
 from tokenwatt_site.spec import Spec
 from tokenwatt_site.trials import Trial, read_trials
 from tokenwatt_site.validity import Fault, fault, highest_passing, highest_rate_urps, verdict
-from tokenwatt_site.windows import Band
-from tokenwatt_site.workload import Realisation
+from tokenwatt_site.windows import Band, Windows
 
 MAX_INVALID = 3
 """How often one rate is tried: a moment of other load on the machine is no verdict."""
@@ -34,6 +36,18 @@ MAX_SILENT = 2
 RESTARTED = "its counters fell: it was started again in the middle of a launch"
 
 
+class Stopped(Exception):
+    """Trials of a repeat ended before its boundary was enclosed.
+
+    `error` is what it would be on its own, `elsewhere` whether another repeat may do better.
+    """
+
+    def __init__(self, error: EngineError | InvalidMeasurement, *, elsewhere: bool) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.elsewhere = elsewhere
+
+
 @dataclass(frozen=True, slots=True)
 class Launched:
     """One launch of the engine, ready for trials."""
@@ -41,19 +55,45 @@ class Launched:
     line: Entry
     repeat: int
     engine: RunningEngine
-    band: Band
-    realisation: Realisation
     self_test: SelfTest
     prompts: Prompts
     instruments: Instruments
-    sampled: tuple[int, ...]
-    """Rows whose answers are held against the same asked alone."""
     texts: dict[int, Mapping[int, str]] = field(default_factory=dict)
-    """These answers under load, by trial and row: only the same launch can be asked alone."""
+    """Answers under load, by trial and row: only the same launch can be asked alone."""
 
     @property
     def chat_overhead(self) -> int:
         return int(self.line.data["chat_overhead"])
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How long a session may take from now on, by a clock that is never set; None: as it takes."""
+
+    seconds: float | None
+    now_s: Callable[[], float] = time.monotonic
+    begun_s: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "begun_s", self.now_s())
+
+    def require(self, needed_s: float, what: str) -> None:
+        """See that there is time for something.
+
+        Raises:
+            Interrupted: there is not.
+        """
+        if self.seconds is None:
+            return
+        left_s = self.begun_s + self.seconds - self.now_s()
+        if needed_s > left_s:
+            raise Interrupted(
+                Problem(
+                    f"the budget of {self.seconds / 60:g} minutes has no time left for {what}",
+                    found=f"{max(0.0, left_s) / 60:.1f} minutes",
+                    expected=f"{needed_s / 60:.1f}",
+                )
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,108 +102,193 @@ class Trials:
 
     Attributes:
         spec: what is measured.
+        windows: what it is measured on.
         work: where trials are kept.
         begun: what the run committed to.
         report: takes the progress of a trial.
         say: takes a line for each.
+        budget: no trial begins that would end beyond it.
+        known: the trials of all repeats so far, but those of launches that were given up.
     """
 
     spec: Spec
+    windows: Windows
     work: WorkFolder
     begun: Begun
     report: Callable[[Progress], None]
     say: Callable[[str], None]
+    budget: Budget
+    known: list[Trial] = field(default_factory=list)
 
-    def run(self, launched: Launched) -> None:
-        """Offer rates until the boundary of this repeat is enclosed.
+    def recall(self) -> None:
+        """Read the trials of earlier sessions."""
+        if any(line.event == "trial_end" for line in self.work.journal.lines):
+            trials = read_trials(self.spec, self.work.evidence())
+            self.known[:] = [trial for trial in trials if not trial.abandoned]
+
+    def run(self, launched: Launched) -> str | None:
+        """Offer rates until the boundary of this repeat is enclosed, and then beside it.
+
+        A rate that stays INVALID is given up: beside the boundary it is left out.
+
+        Returns:
+            Why the engine cannot be asked any more, where that was after its boundary was enclosed.
 
         Raises:
-            EngineError: it ended, or answers nothing in full.
-            InvalidMeasurement: the same rate was INVALID MAX_INVALID times.
+            Stopped: the engine ended, or answers nothing in full, or a rate stays INVALID that the
+                bracket needs. Demo mode ends its search at such a rate, with what it has.
+            Interrupted: the budget has no time for the next trial.
             EnvironmentProblem: see `run_trial`.
         """
-        protocol = self.spec.protocol
-        previous = self.top(launched.repeat - 1) if launched.repeat > 1 else None
-        start = previous.rate_urps if previous else round(protocol.start_rate * 1e6)
-        seen: list[tuple[int, Literal["PASS", "FAIL"]]] = []
-        invalid: Counter[int] = Counter()
+        self.known[:] = [trial for trial in self.known if trial.repeat != launched.repeat]
+        search = self._search(launched.repeat, launched.self_test)
+        invalid: Counter[Offer] = Counter()
         silent = 0
-        while (
-            rate := search.next_rate(
-                seen,
-                start_urps=start,
-                max_urps=highest_rate_urps(self.spec, launched.realisation, launched.self_test),
-                ratio=protocol.bracket_ratio,
-                predicted=previous is not None,
-            )
-        ) is not None:
-            left = search.trials_left(seen, protocol.bracket_ratio)
-            trial, errors = self._trial(launched, rate, left)
+        while (offer := search.next()) is not None:
+            trial, errors = self._trial(launched, offer, search.left())
+            self.known.append(trial)
             outcome, reason = verdict(self.spec, trial)
+            search.saw(offer, outcome)
             self.say(_trial_line(trial, outcome, reason))
             for message in errors:
                 self.say(f"  {message}")
-            if not trial.engine_alive:
-                ended = launched.engine.exit_text() or "nothing answers there"
-                if launched.instruments.restarted():
-                    ended = RESTARTED
-                raise EngineError(f"the engine ended in trial {trial.number} ({ended})")
             if outcome != "INVALID":
-                seen.append((rate, outcome))
                 silent = silent + 1 if is_silent(trial) else 0
-                if silent == MAX_SILENT:
-                    raise EngineError(
-                        Problem(
-                            f"no request of {MAX_SILENT} trials in a row was answered in full",
-                            found=reason,
-                            remedy="Look at the engine's own log.",
-                        )
-                    )
-                continue
-            invalid[rate] += 1
-            if not self._may_try_again(trial, invalid[rate]):
-                return
+            if (error := self._engine_error(launched, trial, silent, reason)) is not None:
+                if search.boundary_urps is None:
+                    raise Stopped(error, elsewhere=True)
+                self.say(f"{error}; the boundary of repeat {launched.repeat} was enclosed before")
+                return str(error)
+            if outcome == "INVALID":
+                invalid[offer] += 1
+                self._judge_invalid(search, offer, trial, invalid[offer])
+        return None
 
-    def _may_try_again(self, trial: Trial, times: int) -> bool:
-        """Tell whether a rate that was INVALID `times` times is offered again.
+    def done(self, repeat: int) -> Done:
+        """Return what the search of a repeat came to."""
+        protocol, windows = self.spec.protocol, self.windows
+        search = RepeatSearch(protocol, windows, repeat, ceiling_urps=lambda b: b.highest_urps)
+        for trial in self.known:
+            if trial.repeat == repeat:
+                outcome, _ = verdict(self.spec, trial)
+                search.saw(Offer(trial.rate_urps, trial.band), outcome)
+        return search.done()
 
-        Demo mode ends its search there and publishes what it has; the others end with an error.
+    def valid(self) -> list[Trial]:
+        """Return the trials so far that are measurements of the engine."""
+        return [trial for trial in self.known if fault(self.spec, trial) is None]
+
+    def top(self, repeat: int) -> Trial | None:
+        """Return the trial at the highest passing rate of a repeat; None: none passed."""
+        return highest_passing(self.spec, [trial for trial in self.known if trial.repeat == repeat])
+
+    def _search(self, repeat: int, test: SelfTest) -> RepeatSearch:
+        def ceiling_urps(band: Band) -> int:
+            return highest_rate_urps(self.spec, self.windows.realisation(repeat, band), test)
+
+        def predict(band: Band, near_urps: int) -> int | None:
+            return self._predicted(Load.of(self.windows.realisation(repeat, band)), near_urps)
+
+        return RepeatSearch(
+            self.spec.protocol,
+            self.windows,
+            repeat,
+            earlier=[self.done(n) for n in self._repeats() if n < repeat],
+            ceiling_urps=ceiling_urps,
+            predict=None if self.spec.protocol.mode == "demo" else predict,
+        )
+
+    def _repeats(self) -> list[int]:
+        return sorted({trial.repeat for trial in self.known})
+
+    def _predicted(self, load: Load, near_urps: int) -> int | None:
+        """Return where a model of this engine has its boundary; None: no model tells."""
+        # Its optimiser takes long to load, and only what measures needs it.
+        from tokenwatt_site.measure import fitting  # noqa: PLC0415
+
+        seen = [fitting.seen_of(trial) for trial in self.valid()]
+        try:
+            predicted = fitting.predict(self.spec, seen, load, near_urps)
+        except Exception as error:  # noqa: BLE001 - it saves trials, and must cost none
+            self.say(f"the engine model could not be fitted ({type(error).__name__}: {error})")
+            return None
+        if predicted is not None:
+            self.say(
+                f"an engine model fitted to {len(seen)} trial{'s' if len(seen) != 1 else ''} has"
+                f" the boundary at {predicted / 1e6:.3f} requests/s"
+            )
+        return predicted
+
+    def _engine_error(
+        self, launched: Launched, trial: Trial, silent: int, reason: str | None
+    ) -> EngineError | None:
+        """Say what keeps this engine from being asked any more, or None."""
+        if not trial.engine_alive:
+            ended = launched.engine.exit_text() or "nothing answers there"
+            if launched.instruments.restarted():
+                ended = RESTARTED
+            return EngineError(f"the engine ended in trial {trial.number} ({ended})")
+        if silent == MAX_SILENT:
+            return EngineError(
+                Problem(
+                    f"no request of {MAX_SILENT} trials in a row was answered in full",
+                    found=reason,
+                    remedy="Look at the engine's own log.",
+                )
+            )
+        return None
+
+    def _judge_invalid(self, search: RepeatSearch, offer: Offer, trial: Trial, times: int) -> None:
+        """Have a rate that was INVALID `times` times offered again, or give it up.
+
+        Raises:
+            Stopped: the bracket cannot do without it.
         """
         found = fault(self.spec, trial)
-        if found is not None and found.transient and times < MAX_INVALID:
-            return True
-        if self.spec.protocol.mode == "demo":
+        transient = found is not None and found.transient
+        if transient and times < MAX_INVALID:
+            return
+        search.give_up(offer)
+        if search.boundary_urps is not None:
+            self.say(f"{offer.rate_urps / 1e6:g} requests/s is left out beside the boundary")
+            return
+        if self.spec.protocol.mode == "demo" and self.valid():
             self.say("the search ends here, with what there is")
-            return False
-        raise InvalidMeasurement(
-            Problem(
-                f"INVALID {times} times at {trial.rate_urps / 1e6:g} requests/s:"
-                f" {found.reason if found else ''}",
-                remedy=f"{_mended(found)} tokenwatt-site measure --resume {self.work.path}"
-                if found is not None and found.transient
-                else "Correct the spec, and start a new measurement.",
-            )
+            return
+        raise Stopped(
+            InvalidMeasurement(
+                Problem(
+                    f"INVALID {times} times at {offer.rate_urps / 1e6:g} requests/s:"
+                    f" {found.reason if found else ''}",
+                    remedy=f"{_mended(found)} tokenwatt-site measure --resume {self.work.path}"
+                    if found is not None and transient
+                    else "Correct the spec, and start a new measurement.",
+                )
+            ),
+            elsewhere=transient,
         )
 
     def _trial(
-        self, launched: Launched, rate_urps: int, trials_left: int
+        self, launched: Launched, offer: Offer, trials_left: int
     ) -> tuple[Trial, tuple[str, ...]]:
         """Offer one rate; return the trial and the commonest error messages."""
-        spec = self.spec
-        engine = launched.engine
+        spec, engine, (rate_urps, band) = self.spec, launched.engine, offer
+        realisation = self.windows.realisation(launched.repeat, band)
+        longest_s = trial_seconds(spec.setup.slo, realisation, rate_urps, passes=True).high
+        self.budget.require(longest_s, f"a trial at {rate_urps / 1e6:.3f} requests/s")
         number = 1 + sum(line.event == "trial_start" for line in self.work.journal.lines)
         start = self.work.journal.append(
             "trial_start",
             repeat=launched.repeat,
             trial=number,
             rate_urps=rate_urps,
-            band=launched.band.low_urps,
-            realisation=launched.realisation.number,
-            realisation_hash=launched.realisation.hash,
+            band=band.low_urps,
+            realisation=realisation.number,
+            realisation_hash=realisation.hash,
         )
         offered = run_trial(
             spec,
-            launched.realisation,
+            realisation,
             target_of(spec, engine),
             repeat=launched.repeat,
             trial=number,
@@ -180,7 +305,9 @@ class Trials:
                 start_ns - self.begun.origin_ns, end_ns - self.begun.origin_ns
             ),
             folder=self.work.path,
-            texts_of=launched.sampled,
+            texts_of=sampled_rows(
+                self.begun.nonce, launched.repeat, realisation.scored_rows, spec.protocol.mode
+            ),
         )
         launched.texts[number] = offered.texts
         launched.instruments.no_window()
@@ -197,14 +324,9 @@ class Trials:
             clock_step_ns=offered.clock_step_ns,
         )
         trial = Trial.from_journal(
-            launched.line, start, end, launched.realisation, offered.records, band=launched.band
+            launched.line, start, end, realisation, offered.records, band=band
         )
         return trial, offered.errors
-
-    def top(self, repeat: int) -> Trial | None:
-        """Return the trial at the highest passing rate of a repeat; None: none passed."""
-        trials = read_trials(self.spec, self.work.evidence())
-        return highest_passing(self.spec, [trial for trial in trials if trial.repeat == repeat])
 
 
 def target_of(spec: Spec, engine: RunningEngine) -> Target:

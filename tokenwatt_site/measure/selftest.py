@@ -47,8 +47,8 @@ _REMEDY = "Is there memory, and may this user listen on the loopback?"
 _ID_BYTES = 6  # of a token id in a prompt, with its comma
 
 
-def self_test(spec: Spec, realisation: Realisation) -> SelfTest:
-    """Find what this client holds, up to twice what `spec` may ask of it.
+def self_test(spec: Spec, realisation: Realisation, most_urps: int) -> SelfTest:
+    """Find what this client holds, up to twice what `most_urps` asks, in 1e-6 requests/s.
 
     Raises:
         EnvironmentProblem: the server of the test did not start, or ended.
@@ -57,7 +57,7 @@ def self_test(spec: Spec, realisation: Realisation) -> SelfTest:
     allow(_DESCRIPTORS)
     with emitting(shape, _servers()) as emitter:
         return highest_held(
-            rates_to_try(spec, realisation, shape),
+            rates_to_try(spec, realisation, shape, most_urps),
             lambda urps: emitter.attempt(due_ns(realisation, urps), urps, tolerances),
             tolerances,
         )

@@ -4,23 +4,29 @@ Everything needed to go on after an interruption is in the journal and beside it
 resumed by opening the same folder again. A repeat is one launch: one that was broken off is done
 again from its start, and its trials stay in the journal. When its trials are done, the same launch
 is asked what the accuracy gate asks; what is missing of that is asked later, without the trials.
+A repeat whose trials fail is left for later, and the others are done. After the last, an engine
+model is fitted to all trials.
 """
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from tokenwatt_site.engine_model.load import Load
 from tokenwatt_site.errors import (
     EngineError,
+    EnvironmentProblem,
     Interrupted,
+    InvalidMeasurement,
     Problem,
+    TokenwattError,
     UsageError,
 )
-from tokenwatt_site.evidence.under_load import sampled_rows
 from tokenwatt_site.measure.accuracy.loaded import compare_alone
 from tokenwatt_site.measure.accuracy.reference_run import Reference
 from tokenwatt_site.measure.accuracy.sitting import (
@@ -35,8 +41,9 @@ from tokenwatt_site.measure.clock import utc_now
 from tokenwatt_site.measure.credential import authorisation
 from tokenwatt_site.measure.endpoint import EngineFacts, read_back
 from tokenwatt_site.measure.engine import RunningEngine, attach, launch
-from tokenwatt_site.measure.headroom import held_text, require_start
+from tokenwatt_site.measure.headroom import held_text, highest_asked_urps, require_start
 from tokenwatt_site.measure.instruments import Instruments
+from tokenwatt_site.measure.planning import plan
 from tokenwatt_site.measure.preflight import (
     compare,
     preflight,
@@ -44,10 +51,20 @@ from tokenwatt_site.measure.preflight import (
     require_new_launch,
     require_restart,
 )
-from tokenwatt_site.measure.searching import RESTARTED, Launched, Trials, target_of
+from tokenwatt_site.measure.restart import restart
+from tokenwatt_site.measure.searching import (
+    RESTARTED,
+    Budget,
+    Launched,
+    Stopped,
+    Trials,
+    is_silent,
+    target_of,
+)
 from tokenwatt_site.measure.selftest import self_test
 from tokenwatt_site.measure.tokenizer import prompts_for
 from tokenwatt_site.measure.trial import Progress
+from tokenwatt_site.measure.warmup import warm_up
 from tokenwatt_site.measure.workfolder import Measured, WorkFolder, require_same_boards
 from tokenwatt_site.model_shape.document import ModelDocument, headers_digest
 from tokenwatt_site.prompts import Words, trial_key
@@ -56,6 +73,9 @@ from tokenwatt_site.spec import Spec
 from tokenwatt_site.trace import Trace
 from tokenwatt_site.validity import require_playable
 from tokenwatt_site.windows import windows_of
+
+LEAST_BOUNDARIES = 3
+"""Of a fit: from fewer repeats nothing can be left out that says how far it is off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +97,7 @@ def measure(
     task: Task | None = None,
     scorer: Scorer | None = None,
     reference: Reference | None = None,
+    budget_s: float | None = None,
 ) -> Measured:
     """Run the protocol of `spec`, or what is missing of it, in `folder`.
 
@@ -90,15 +111,18 @@ def measure(
         task: what the accuracy gate asks; left out where it asks nothing, or all answers are there.
         scorer: scores the replies to `task`, and goes with it.
         reference: whose answers they are compared with; as `gpus`.
+        budget_s: how long it may take: nothing begins that would end later; None: as it takes.
 
     Raises:
         UsageError: the variable of a key, user or password is not set, no board has such a name,
             the trace is not the one of the spec or too short, or a task is due and not given;
             nothing is begun.
-        EnvironmentProblem: engine, disk or machine; what was measured is kept in `folder`.
-        InvalidMeasurement: the same rate was INVALID MAX_INVALID times.
-        Interrupted: by the user.
+        EnvironmentProblem: engine, disk or machine, or a repeat is missing whose trials failed;
+            what was measured is kept in `folder`.
+        InvalidMeasurement: the same rate was INVALID MAX_INVALID times, and no trial is valid.
+        Interrupted: by the user, or the budget is spent.
     """
+    budget = Budget(budget_s)
     authorisation(spec.endpoint.api_key_variable)
     with WorkFolder(folder, utc_now) as work:
         if trace is not None:
@@ -114,7 +138,10 @@ def measure(
             )
         else:
             sittings = None
-        _Session(spec, work, events, gpus=gpus, sittings=sittings, reference=reference).run()
+        session = _Session(
+            spec, work, events, gpus=gpus, sittings=sittings, reference=reference, budget=budget
+        )
+        session.run()
         return work.measured(spec)
 
 
@@ -134,6 +161,7 @@ class _Session:
         gpus: Sequence[str],
         sittings: Sittings | None,
         reference: Reference | None,
+        budget: Budget,
     ) -> None:
         self._spec = spec
         self._events = events
@@ -143,28 +171,124 @@ class _Session:
         self._journal = work.journal
         self._sittings = sittings
         self._begun = begin(spec, work, gpus, reference, events.say)
-        self._trials = Trials(spec, work, self._begun, events.progress, events.say)
+        self._budget = budget
+        self._trials = Trials(
+            spec, self._windows, work, self._begun, events.progress, events.say, budget
+        )
+        self._trials.recall()
 
     def run(self) -> None:
         """Do the repeats that have no end line yet, and ask what has no answer yet."""
-        done = self._ended_repeats()
+        failed: dict[int, TokenwattError] = {}
         try:
             for repeat in range(1, self._spec.protocol.repeats + 1):
-                sittings = self._due(repeat)
-                if repeat not in done:
-                    self._repeat(repeat, sittings)
-                elif sittings is not None:
-                    self._sit_again(repeat, sittings)
-                else:
-                    continue
-                if sittings is not None:
-                    sittings.score(repeat)
-                require_restart(self._spec, self._journal.lines, repeat, self.work.path)
+                try:
+                    self._missing_of(repeat)
+                except Stopped as stopped:
+                    self._leave(repeat, stopped)
+                    failed[repeat] = stopped.error
         except KeyboardInterrupt:
             self._journal.append("interrupted", why="by the user")
             raise Interrupted("interrupted") from None
+        except Interrupted as spent:
+            self._journal.append("interrupted", why=str(spent))
+            raise
+        if failed:
+            engine = all(isinstance(error, EngineError) for error in failed.values())
+            raise (EngineError if engine else EnvironmentProblem)(
+                *(
+                    Problem(f"repeat {repeat} is not measured: {error}")
+                    for repeat, error in failed.items()
+                )
+            )
+        self._fit()
         if self._journal.lines[-1].event != "close":
             self._journal.append("close")
+
+    def _missing_of(self, repeat: int) -> None:
+        """Do what is missing of a repeat."""
+        sittings = self._due(repeat)
+        done = repeat in self._ended_repeats()
+        if done and sittings is None:
+            return
+        if not done:
+            self._require_time(repeat)
+            self._repeat(repeat, sittings)
+        if sittings is not None:
+            if not sittings.is_whole(repeat):
+                self._sit_again(repeat, sittings)
+            sittings.score(repeat)
+        require_restart(self._spec, self._journal.lines, repeat, self.work.path)
+
+    def _leave(self, repeat: int, stopped: Stopped) -> None:
+        """Leave a repeat whose trials failed for later, and tell why, where the next can be done.
+
+        Raises:
+            TokenwattError: why it failed, where no other repeat would do better.
+        """
+        spec = self._spec
+        measured = any(not is_silent(trial) for trial in self._trials.valid())
+        anew = spec.endpoint.start == "launch" or spec.endpoint.restart is not None
+        if not (measured and anew and spec.protocol.repeats > 1 and stopped.elsewhere):
+            if measured and isinstance(stopped.error, InvalidMeasurement):
+                raise EnvironmentProblem(*stopped.error.problems) from stopped
+            raise stopped.error from stopped
+        self._journal.append("interrupted", repeat=repeat, why=str(stopped.error))
+        self._events.say(f"repeat {repeat} is left for later: {stopped.error}")
+
+    def _require_time(self, repeat: int) -> None:
+        """See that the budget has the time that a whole repeat takes at least."""
+        if self._budget.seconds is None:
+            return
+        tops = [top.rate_urps for n in range(1, repeat) if (top := self._trials.top(n))]
+        planned = plan(self._spec, self._windows, rate_urps=tops[-1] if tops else None)
+        self._budget.require(planned.repeats[repeat - 1].seconds.low, f"repeat {repeat}")
+
+    def _fit(self) -> None:
+        """Fit an engine model to all trials, where they are enough for it to be judged.
+
+        Whatever comes of that, what was measured stands.
+        """
+        protocol, trials, say = self._spec.protocol, self._trials, self._events.say
+        if protocol.mode != "full" or self.work.model_fit() is not None:
+            return
+        done = [trials.done(repeat) for repeat in range(1, protocol.repeats + 1)]
+        boundaries = {d.repeat: d.boundary_urps for d in done if d.boundary_urps is not None}
+        if len(boundaries) < LEAST_BOUNDARIES:
+            say(
+                f"no engine model is fitted: {len(boundaries)} of {protocol.repeats} repeats have"
+                f" a boundary, {LEAST_BOUNDARIES} are needed"
+            )
+            return
+        from tokenwatt_site.measure import fitting  # noqa: PLC0415 - see `searching`
+
+        seen = [fitting.seen_of(trial) for trial in trials.valid()]
+        say(f"fitting the engine model to {len(seen)} trials")
+        long_run = self._windows.long_run
+        try:
+            fit = fitting.model_fit(
+                self._spec,
+                seen,
+                {
+                    d.repeat: Load.of(self._windows.realisation(d.repeat, d.band))
+                    for d in done
+                    if d.band is not None
+                },
+                None if long_run is None else Load.of(long_run),
+                boundaries,
+            )
+        except Exception as error:  # noqa: BLE001 - hours of measuring must not end in it
+            say(f"there is no engine model: {type(error).__name__}: {error}")
+            return
+        if fit is None:
+            say("there is no engine model: no trial has requests to fit to")
+            return
+        self.work.keep_model_fit(fit)
+        family = fit.fits[0].family
+        say(
+            f"the engine model: prefill {family.prefill}, {family.token_budget:,} tokens a step;"
+            f" fitted again without each of {len(fit.fits) - 1} repeats"
+        )
 
     def _due(self, repeat: int) -> Sittings | None:
         """Return what asks in this repeat; None: nothing is asked in it, or all is answered."""
@@ -174,13 +298,19 @@ class _Session:
 
     def _repeat(self, repeat: int, sittings: Sittings | None) -> None:
         """Do one repeat on a launch of its own: its trials, then what is asked of the same."""
+        self._restart()
         with self._engine() as engine:
             with self._instruments(engine) as instruments, self._reading(instruments) as hung:
                 launched = self._launched(repeat, engine, instruments, sittings)
                 self._idle(launched, "before")
-                self._trials.run(launched)
-                self._idle(launched, "after")
-            self._journal.append("repeat_end", repeat=repeat, hung=hung, notes=instruments.notes)
+                gone = self._trials.run(launched)
+                if gone is None:
+                    self._idle(launched, "after")
+            self._journal.append(
+                "repeat_end", repeat=repeat, hung=hung, notes=instruments.notes, gone=gone
+            )
+            if gone is not None:
+                return
             if repeat <= self._spec.accuracy.repeats:
                 self._under_load(launched)
             if sittings is not None:
@@ -193,7 +323,7 @@ class _Session:
             return
         compared = compare_alone(
             self._spec,
-            launched.realisation,
+            top.realisation,
             target_of(self._spec, launched.engine),
             repeat=launched.repeat,
             trial=top.number,
@@ -220,6 +350,23 @@ class _Session:
 
     def _ended_repeats(self) -> set[int]:
         return {n.data["repeat"] for n in self._journal.lines if n.event == "repeat_end"}
+
+    def _restart(self) -> None:
+        """Have the command of the spec start an attached engine anew, once it was measured."""
+        endpoint = self._spec.endpoint
+        launches = [line for line in self._journal.lines if line.event == "launch"]
+        if endpoint.restart is None or not launches:
+            return
+        self._events.say(f"restarting the engine: {shlex.join(endpoint.restart)}")
+        told = launches[-1].data["engine_started"]
+        restart(
+            endpoint.restart,
+            endpoint.url or "",
+            started=None if told is None else str(told),
+            log=self.work.path / "restart.log",
+            timeout_s=endpoint.ready_timeout_s,
+            api_key_variable=endpoint.api_key_variable,
+        )
 
     def _engine(self) -> AbstractContextManager[RunningEngine]:
         spec = self._spec
@@ -273,13 +420,25 @@ class _Session:
         )
         if sittings is not None:
             sittings.require_answerable(engine, facts.context_tokens)
+        # What the first pilot offers, or near it: for its lengths.
         band = self._windows.band_at(round(protocol.start_rate * 1e6))
         realisation = self._windows.realisation(repeat, band)
         name = facts.name or "the engine"
         self._events.say(f"repeat {repeat} of {protocol.repeats}: {name} passed the preflight")
         if isinstance(prompts, Words):
             self._events.say(f"prompts are words: {prompts}")
-        held = self_test(spec, realisation)
+        warm = warm_up(
+            spec,
+            realisation,
+            target_of(spec, engine),
+            key=key,
+            prompts=prompts,
+            chat_overhead=ready.chat_overhead_tokens,
+            folder=self.work.path,
+        )
+        self._events.say(str(warm))
+        most_urps = highest_asked_urps(spec, self._windows, repeat)
+        held = self_test(spec, realisation, most_urps)
         launch_line = self._journal.append(
             "launch",
             repeat=repeat,
@@ -292,10 +451,11 @@ class _Session:
             accepts_unknown_model=ready.accepts_unknown_model,
             repeat_cached_tokens=ready.repeat_cached_tokens,
             longest_asked=ready.longest_asked,
+            warm_up=warm.to_json(),
             self_test=held.to_json(),
         )
         require_start(spec, realisation, held)
-        self._events.say(held_text(spec, realisation, held))
+        self._events.say(held_text(realisation, held, most_urps))
         if engine.started is None and repeat > 1:
             self._events.say(
                 "this engine does not tell when it started: whether it was restarted since the"
@@ -310,10 +470,7 @@ class _Session:
                 f"repeat {repeat} starts again, on one launch: {broken_off} earlier trials stay,"
                 " INVALID"
             )
-        sampled = sampled_rows(self._begun.nonce, repeat, realisation.scored_rows, protocol.mode)
-        return Launched(
-            launch_line, repeat, engine, band, realisation, held, prompts, instruments, sampled
-        )
+        return Launched(launch_line, repeat, engine, held, prompts, instruments)
 
     def _launches(self) -> int:
         return sum(line.event == "launch" for line in self._journal.lines)

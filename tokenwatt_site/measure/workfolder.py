@@ -1,7 +1,7 @@
 """The folder of a measurement in progress.
 
-Journal, trace, model files and the reference's answers; requests by trial; power and the engine's
-counters by launch; answers to a task, and under load, by repeat.
+Journal, trace, model files, the fitted engine model and the reference's answers; requests by trial;
+power and the engine's counters by launch; answers to a task, and under load, by repeat.
 """
 
 from __future__ import annotations
@@ -18,6 +18,12 @@ from typing import Self
 
 from tokenwatt_site import __version__
 from tokenwatt_site.canonical import canonical_bytes, read_file
+from tokenwatt_site.engine_model.document import (
+    MAX_MODEL_BYTES,
+    ModelFit,
+    decode_model_fit,
+    encode_model_fit,
+)
 from tokenwatt_site.errors import EnvironmentProblem, Problem
 from tokenwatt_site.evidence.answers import AccuracyLog, decode_accuracy, encode_accuracy
 from tokenwatt_site.evidence.engine import EngineLog, decode_engine, encode_engine
@@ -48,6 +54,7 @@ MIN_FREE_BYTES = 64 << 20
 TRACE_FILE = "trace.jsonl"
 MODEL_FILE = "model.jsonl"
 REFERENCE_FILE = "reference.jsonl"
+MODEL_FIT_FILE = "fitted-model.jsonl"
 
 _POWER = "power-[0-9][0-9][0-9][0-9]"
 
@@ -163,6 +170,17 @@ class WorkFolder:
             return None
         return decode_model(read_file(path, limit=MAX_EVIDENCE_BYTES), source=str(path))
 
+    def keep_model_fit(self, fit: ModelFit) -> None:
+        """Keep the engine model that was fitted to the trials of all repeats."""
+        self._write(MODEL_FIT_FILE, encode_model_fit(fit))
+
+    def model_fit(self) -> ModelFit | None:
+        """Return the engine model as it is kept; None: none was fitted."""
+        path = self.path / MODEL_FIT_FILE
+        if not path.exists():
+            return None
+        return decode_model_fit(read_file(path, limit=MAX_MODEL_BYTES), source=str(path))
+
     def keep_trace(self, trace: Trace) -> None:
         """Keep what is played, so that the folder alone is enough to go on.
 
@@ -220,6 +238,7 @@ class WorkFolder:
             accuracy=self._accuracy(),
             reference=self._reference(),
             under_load=self._under_load(),
+            model_fit=self.model_fit(),
         )
 
     def measured(self, spec: Spec) -> Measured:

@@ -1,0 +1,184 @@
+"""How long the whole protocol takes on the example's configuration, in virtual time.
+
+The search is the real one, and the engine a model of which the long-run boundary is the 5.09
+requests/s that are published of that configuration. Minutes are those of the model's clock, with
+what surrounds the trials added up, so that they are the same on every machine.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Literal
+
+import numpy as np
+import pytest
+
+from tests.conftest import ROOT
+from tokenwatt_site.engine_model.boundary import find_edges
+from tokenwatt_site.engine_model.load import Load, counts, missed, play
+from tokenwatt_site.engine_model.model import EngineModel, Family, Prices
+from tokenwatt_site.evidence.under_load import SAMPLES
+from tokenwatt_site.measure.search import Done, RepeatSearch
+from tokenwatt_site.measure.settling import AT_ONCE, MOST_BURSTS, MOST_TOKENS
+from tokenwatt_site.spec import Spec, load_spec, parse_spec
+from tokenwatt_site.windows import Band, Windows, windows_of
+
+EXAMPLE = ROOT / "specs" / "lambda-deepseek-v4.1-flash-tp4-dp1.spec.yaml"
+PUBLISHED_URPS = 5_090_000
+
+LAUNCH_S = 240.0
+PREFLIGHT_S = 70.0  # probes, of which the longest may take a minute, and the test of the client
+IDLE_S = 45.0  # 2 until watts have settled, at most 30 until the engine rests, 10, 1, a little
+FIT_S = 120.0
+QUESTIONS, ANSWER_TOKENS, QUESTION_TOKENS = 1319, 128, 1000  # gsm8k, with 5 shots
+MOST_MINUTES = {"quick": 55, "full": 150}
+
+
+def engine(pace: float = 1.0) -> EngineModel:
+    """Return the example's engine; one with a pace above 1 is slower by that factor."""
+    prices = (8_742_000_000, 305_970_000, 13_113_000, 0)
+    family = Family(prefill="chunked", token_budget=8192, max_batch=1024)
+    return EngineModel(
+        family,
+        Prices.model_construct(
+            **dict(zip(Prices.model_fields, (round(p * pace) for p in prices), strict=True))
+        ),
+    )
+
+
+def test_the_engine_keeps_what_is_published_in_the_long_run() -> None:
+    spec = load_spec(EXAMPLE)
+    long_run = windows_of(spec).long_run
+    assert long_run is not None
+    edges = find_edges(engine(), Load.of(long_run), spec.setup.slo, PUBLISHED_URPS)
+    assert edges is not None
+    assert edges.boundary_urps == pytest.approx(PUBLISHED_URPS, rel=0.001)
+
+
+@dataclass
+class Measurement:
+    """A measurement in virtual time: every repeat on an engine of its own pace.
+
+    What predicts is the engine of the repeat before, as it is that which was seen; after the pilot
+    alone it is beside the boundary by the factor `off`.
+    """
+
+    spec: Spec
+    paces: tuple[float, ...]
+    off: float
+    minutes: dict[str, float] = field(default_factory=dict)
+    trials: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.windows: Windows = windows_of(self.spec)
+        self.load = cache(lambda repeat, band: Load.of(self.windows.realisation(repeat, band)))
+
+    def add(self, what: str, seconds: float) -> None:
+        self.minutes[what] = self.minutes.get(what, 0) + seconds / 60
+
+    def run(self) -> float:
+        """Run it; return how many minutes it takes."""
+        earlier: list[Done] = []
+        for repeat in range(1, self.spec.protocol.repeats + 1):
+            model = engine(self.paces[repeat - 1])
+            self.add("launch", LAUNCH_S)
+            self.add("preflight", PREFLIGHT_S)
+            self.add("warm-up", MOST_BURSTS[self.spec.protocol.mode] * burst_s(model))
+            self.add("idle", 2 * IDLE_S)
+            earlier.append(self.search(repeat, model, tuple(earlier)))
+            if repeat <= self.spec.accuracy.repeats:
+                self.add("asked again alone", self.alone_s(model))
+                self.add("accuracy", questions_s(model, self.spec.accuracy.concurrency))
+        self.add("fit", FIT_S)
+        return sum(self.minutes.values())
+
+    def search(self, repeat: int, model: EngineModel, earlier: tuple[Done, ...]) -> Done:
+        fitted = engine(self.paces[max(0, repeat - 2)])
+
+        def predict(band: Band, near_urps: int) -> int | None:
+            edges = find_edges(fitted, self.load(repeat, band), self.spec.setup.slo, near_urps)
+            only_pilot = repeat == 1 and count == 1
+            return None if edges is None else round(edges.boundary_urps * self.off**only_pilot)
+
+        count = 0
+        search = RepeatSearch(
+            self.spec.protocol,
+            self.windows,
+            repeat,
+            earlier=earlier,
+            ceiling_urps=lambda _band: self.spec.protocol.max_urps,
+            predict=predict,
+        )
+        while (offer := search.next()) is not None:
+            outcome, seconds = trial(
+                self.spec, model, self.load(repeat, offer.band), offer.rate_urps
+            )
+            search.saw(offer, outcome)
+            self.add("trials", seconds)
+            count += 1
+        self.trials.append(count)
+        return search.done()
+
+    def alone_s(self, model: EngineModel) -> float:
+        band = self.windows.band_at(PUBLISHED_URPS)
+        mean = self.windows.realisation(1, band).mean_output_tokens
+        return (
+            2 * SAMPLES[self.spec.protocol.mode] * (mean * step_s(model, 1) + prompt_s(model, 2000))
+        )
+
+
+def trial(
+    spec: Spec, model: EngineModel, load: Load, rate_urps: int
+) -> tuple[Literal["PASS", "FAIL"], float]:
+    """Return the verdict of a trial, and when it ends: when that is certain, or all is answered."""
+    slo, scored = spec.setup.slo, load.scored
+    played = play(model, load, rate_urps)
+    certain_ns = []
+    for objective, count in zip(slo, counts(slo, played, load.n_out, scored), strict=True):
+        if count.passes(objective):
+            continue
+        when = (
+            played.due_ns + objective.limit_ns
+            if objective.metric == "ttft"
+            else played.first_ns + objective.limit_ns * (load.n_out - 1)
+        )
+        misses = np.sort(when[scored][missed(objective, played, load.n_out)[scored]])
+        allowed = count.n - math.ceil(objective.quantile * count.n)
+        certain_ns.append(int(misses[allowed]))
+    if certain_ns:
+        return "FAIL", min(certain_ns) / 1e9
+    return "PASS", int(played.last_ns[scored].max()) / 1e9
+
+
+def step_s(model: EngineModel, sequences: int) -> float:
+    return (model.prices.base_ps + sequences * model.prices.sequence_ps) / 1e12
+
+
+def prompt_s(model: EngineModel, tokens: int) -> float:
+    return tokens * model.prices.prompt_token_ps / 1e12 + step_s(model, 0)
+
+
+def burst_s(model: EngineModel) -> float:
+    return MOST_TOKENS * step_s(model, AT_ONCE) + AT_ONCE * prompt_s(model, 1024)
+
+
+def questions_s(model: EngineModel, at_once: int) -> float:
+    each = ANSWER_TOKENS * step_s(model, at_once) + at_once * prompt_s(model, QUESTION_TOKENS)
+    return QUESTIONS / at_once * each
+
+
+def example(mode: str) -> Spec:
+    value = load_spec(EXAMPLE).to_json()
+    value["protocol"] |= {"mode": mode, "repeats": 2 if mode == "quick" else 3}
+    return parse_spec(value, source="test")
+
+
+@pytest.mark.parametrize("off", [1.0, 0.94, 1.06])
+@pytest.mark.parametrize("mode", ["quick", "full"])
+def test_the_example_takes_no_longer_than_its_mode_may(mode: str, off: float) -> None:
+    measurement = Measurement(example(mode), paces=(1.0, 1.01, 0.99), off=off)
+    minutes = measurement.run()
+    told = ", ".join(f"{what} {found:.1f}" for what, found in measurement.minutes.items())
+    assert minutes <= MOST_MINUTES[mode], f"{told}; trials {measurement.trials}"
