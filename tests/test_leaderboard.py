@@ -26,16 +26,14 @@ Interval = tuple[float, float] | None
 def stub(
     name: str, value: float | None, interval: Interval = None, **setup_changes: Any
 ) -> Configuration:
-    """Return what the leaderboard reads of a configuration, with any goodput."""
+    """Return what the leaderboard reads of a configuration, any goodput measured and corrected."""
     low, high = interval or (None, None)
 
     def metric(key: str) -> MetricClaim:
-        if key != "goodput":
+        if key not in COLUMNS[:2]:
             return MetricClaim(key=key, label=key, value=None, repeats=(), reason="not measured")
         repeats = () if value is None else (value,) * 3
-        return MetricClaim(
-            key=key, label="SLO goodput", value=value, repeats=repeats, low=low, high=high
-        )
+        return MetricClaim(key=key, label=key, value=value, repeats=repeats, low=low, high=high)
 
     return cast(
         "Configuration",
@@ -178,7 +176,25 @@ def test_what_differs_in_hardware_or_engine_shares_a_section() -> None:
 
 def test_the_columns_are_metrics_of_the_registry() -> None:
     assert set(COLUMNS) <= METRICS.keys()
-    assert COLUMNS[0] == "goodput"
+    assert COLUMNS[:2] == ("long_run_goodput", "goodput")
+
+
+def test_measured_goodput_is_in_nobody_s_rank(tmp_path: Path) -> None:
+    found = []
+    for name, corrected in (("corrected", True), ("measured", False)):
+        folder = tmp_path / name
+        builder = RunBuilder(
+            small_spec(protocol__repeats=3, setup__driver=name), simulated=False, long_run=corrected
+        )
+        run = verify_run(builder.write(folder), root=folder, keyring=Keyring())
+        found += group([run])
+    (section,) = rank(found).sections
+    cells = {row.configuration: row.cells[0] for row in section.rows}
+    values = [cells[c.id].value for c in found]
+    assert values[0] is not None
+    assert values[1] is None
+    assert cells[found[1].id].reason == "no engine model was fitted"
+    assert all(c.claims.metric("goodput").value for c in found)
 
 
 def test_a_real_configuration_has_cells_with_intervals_and_reasons(tmp_path: Path) -> None:
