@@ -43,11 +43,11 @@ SLO = (
 BANDS = tuple((250_000 << n, 500_000 << n) for n in range(9))
 TOLERANCE = Fraction(15, 1000)
 WINDOWS = 12
-POOL = 24
+POOL = 18
 """Of how many windows that agree, none of which overlap, those are the best."""
 
 MOST_ROWS = 40_000_000
-STRIDES = 25
+STRIDES = 8
 """Candidates that begin within the rows of one window."""
 
 _SHAPED_URPS = 5_656_854
@@ -206,10 +206,11 @@ def _rounded(expected: int) -> int:
 
 
 class Columns:
-    """The rows of a draw as columns, drawn as far as they are asked for."""
+    """The rows of a draw as columns, drawn as far as they are asked for, and kept in a folder."""
 
-    def __init__(self, workload: Workload) -> None:
+    def __init__(self, workload: Workload, folder: Path) -> None:
         self._workload = workload
+        self._folder = folder
         self._parts: list[Ints] = []
 
     _PART = 1_000_000
@@ -218,12 +219,18 @@ class Columns:
         """Return gap, input and output of rows; shape (count, 3)."""
         first, last = first_row // self._PART, (first_row + count - 1) // self._PART
         while len(self._parts) <= last:
-            start = len(self._parts) * self._PART
-            drawn = self._workload.rows(WINDOW_DRAW, range(start, start + self._PART))
-            self._parts.append(np.array([row[:3] for row in drawn], np.int64))
+            self._parts.append(self._drawn(len(self._parts)))
         joined = self._parts[first : last + 1]
         rows = joined[0] if len(joined) == 1 else np.concatenate(joined)
         return rows[first_row - first * self._PART :][:count]
+
+    def _drawn(self, number: int) -> Ints:
+        path = self._folder / f"{self._workload.hash[:12]}-{WINDOW_DRAW}-{number}.npy"
+        if not path.exists():
+            part = range(number * self._PART, (number + 1) * self._PART)
+            drawn = self._workload.rows(WINDOW_DRAW, part)
+            np.save(path, np.array([row[:3] for row in drawn], np.int64))
+        return np.asarray(np.load(path), np.int64)
 
 
 def load_of(rows: Ints, band: Band) -> Load:
@@ -288,10 +295,11 @@ class Chooser:
     """Makes the choice of one workload."""
 
     workload: Workload
+    folder: Path
 
     @cached_property
     def columns(self) -> Columns:
-        return Columns(self.workload)
+        return Columns(self.workload, self.folder)
 
     @cached_property
     def long_load(self) -> Load:
@@ -383,9 +391,9 @@ def _middle_first(bands: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]
 
 def main() -> int:
     """Choose the windows of all bands and write them into the package."""
-    chooser = Chooser(WORKLOAD)
     kept = _HOME.parent / "build" / "choosing"
     kept.mkdir(parents=True, exist_ok=True)
+    chooser = Chooser(WORKLOAD, kept)
     bands = {}
     for low, high in _middle_first(BANDS):
         definition = digest(

@@ -25,6 +25,7 @@ from scipy.optimize import least_squares
 from tokenwatt_site.engine_model.boundary import Edges, find_edges
 from tokenwatt_site.engine_model.document import Boundary, Fit, ModelFit
 from tokenwatt_site.engine_model.load import Load, play
+from tokenwatt_site.engine_model.long_run import find_windows_95
 from tokenwatt_site.engine_model.model import EngineModel, Family, Prices
 from tokenwatt_site.engine_model.steps import NONE, Ints
 from tokenwatt_site.evidence.records import RequestRecord, Status
@@ -42,6 +43,9 @@ NO_CAP = 1 << 20
 
 WIDTH = 0.1
 """A trial this far from the boundary, in ln of the rate, weighs half."""
+
+_DEAREST_PS = (10**13, 10**13, 10**12, 10**9)
+"""What `Prices` allows."""
 
 _MOST_SHARE = 100.0
 _FINITE_STEP = 0.05
@@ -145,8 +149,12 @@ def model_fit(
     for repeat, load in sorted(realisations.items()):
         if repeat in boundaries:
             found.append((repeat, find_edges(full, load, slo, boundaries[repeat])))
-    if long_run is not None and boundaries:
-        found.insert(0, (0, find_edges(full, long_run, slo, min(boundaries.values()))))
+    windows_95 = None
+    if long_run is not None:
+        edges = find_edges(full, long_run, slo, min(boundaries.values()))
+        found.insert(0, (0, edges))
+        if edges is not None:
+            windows_95 = find_windows_95(full, long_run, slo, edges.boundary_urps * 96 // 100)
     fits = [_fit_of(0, full, found)]
     for repeat in sorted(boundaries) if len(boundaries) > 1 else ():
         others = {r: urps for r, urps in boundaries.items() if r != repeat}
@@ -154,7 +162,7 @@ def model_fit(
         if model is not None and repeat in realisations:
             edges = find_edges(model, realisations[repeat], slo, boundaries[repeat])
             fits.append(_fit_of(repeat, model, [(repeat, edges)]))
-    return ModelFit(format="tokenwatt/engine-model/1", fits=tuple(fits), windows_95=None)
+    return ModelFit(format="tokenwatt/engine-model/1", fits=tuple(fits), windows_95=windows_95)
 
 
 def _fit_of(left_out: int, model: EngineModel, found: Sequence[tuple[int, Edges | None]]) -> Fit:
@@ -265,11 +273,10 @@ class _Units:
         return cls((step_ps, step_ps / batch, step_ps / prompt, step_ps / context))
 
     def model(self, family: Family, shares: Floats) -> EngineModel:
-        base, *others = (
-            min(round(unit * share), 10**13)
-            for unit, share in zip(self.prices, shares.tolist(), strict=True)
+        base, sequence, prompt, context = (
+            min(round(unit * share), most)
+            for unit, share, most in zip(self.prices, shares.tolist(), _DEAREST_PS, strict=True)
         )
-        sequence, prompt, context = others
         return EngineModel(
             family,
             Prices(
