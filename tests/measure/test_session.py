@@ -253,6 +253,21 @@ def test_c1_an_interrupted_session_is_kept_and_resumed_on_a_new_launch(lab, tmp_
     assert [n.event for n in measured.evidence.journal].count("interrupted") == 1
 
 
+@pytest.mark.parametrize("running_s", [1, 10**6])
+def test_c1_a_session_is_resumed_after_the_machine_was_restarted(
+    lab, tmp_path, monkeypatch, running_s
+):
+    lab.before_trial = interrupt(3)
+    with pytest.raises(Interrupted):
+        run(lab, small_spec(), tmp_path / "work")
+    lab.before_trial = lambda _: None
+    monkeypatch.setattr(begun.time, "monotonic_ns", lambda: running_s * 10**9)
+    measured = run(lab, small_spec(), tmp_path / "work")
+    # The monotonic clock began anew; that of the run goes on, by what the wall clock tells.
+    assert 1 <= running_s - lab.origin_ns / 1e9 < 600
+    assert derive(measured.spec, measured.evidence).metric("goodput").value > 0
+
+
 def test_a_session_that_is_done_is_not_measured_again(lab, tmp_path):
     first = run(lab, small_spec(), tmp_path / "work")
     trials = lab.trials
