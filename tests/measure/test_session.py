@@ -253,6 +253,34 @@ def test_c1_an_interrupted_session_is_kept_and_resumed_on_a_new_launch(lab, tmp_
     assert [n.event for n in measured.evidence.journal].count("interrupted") == 1
 
 
+def test_c1_an_attached_engine_that_still_runs_goes_on_with_its_repeat(lab, tmp_path):
+    spec = small_spec(**ATTACH)
+    run(lab, spec, tmp_path / "whole")
+    whole, lab.trials = lab.trials, 0
+    lab.before_trial = interrupt(4)
+    with pytest.raises(Interrupted):
+        run(lab, spec, tmp_path / "work")
+    lab.restarts, lab.before_trial = False, lambda _: None
+    measured = run(lab, spec, tmp_path / "work")
+    # The trial that was broken off is the only one that is offered again.
+    assert lab.trials == whole + 1
+    claims = derive(spec, measured.evidence)
+    assert {t.verdict for t in claims.trials} == {"PASS", "FAIL"}
+    assert claims.repeats[0].boundary_urps
+    assert [d["continues"] for d in journal(tmp_path / "work", "launch")] == [False, True]
+    assert "repeat 1 goes on, on the launch that it had trials on" in lab.said
+
+
+def test_a_restarted_engine_does_not_go_on_with_a_repeat(lab, tmp_path):
+    spec = small_spec(**ATTACH)
+    lab.before_trial = interrupt(4)
+    with pytest.raises(Interrupted):
+        run(lab, spec, tmp_path / "work")
+    lab.before_trial = lambda _: None
+    measured = run(lab, spec, tmp_path / "work")
+    assert [t.verdict for t in derive(spec, measured.evidence).trials][:3] == ["INVALID"] * 3
+
+
 @pytest.mark.parametrize("running_s", [1, 10**6])
 def test_c1_a_session_is_resumed_after_the_machine_was_restarted(
     lab, tmp_path, monkeypatch, running_s
