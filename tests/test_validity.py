@@ -492,3 +492,21 @@ def test_a_lead_in_that_does_not_fill_the_engine_is_no_measurement():
     outcome, why = verdict(spec, read_trials(spec, evidence_of(builder))[0])
     assert outcome == "INVALID"
     assert why.startswith("spec: lead-in of 0 s, at least ")
+
+
+def test_a_chosen_window_is_offered_up_to_the_rate_that_it_was_made_for():
+    quick = {"mode": "quick", "repeats": 2, "scored": 600, "lead_in": 0, "tail": 120}
+    spec = small_spec(**{f"protocol__{key}": value for key, value in quick.items()})
+    builder = replace(BUILDER, spec=spec, rates_urps=(500_000,))
+    unfilled = read_trials(spec, evidence_of(builder))[0]
+    for highest_urps, outcome in ((500_000, "PASS"), (499_999, "INVALID")):
+        made = replace(unfilled.realisation, highest_urps=highest_urps)
+        assert highest_rate_urps(spec, made, None) == highest_urps
+        found, why = verdict(spec, replace(unfilled, realisation=made))
+        assert found == outcome
+        if outcome == "INVALID":
+            assert why == (
+                "spec: its window is for rates up to 0.499999 requests/s; 0.5 were offered"
+            )
+    beyond = replace(unfilled.realisation, highest_urps=10**9)
+    assert highest_rate_urps(spec, beyond, None) == spec.protocol.max_urps

@@ -21,7 +21,7 @@ from pydantic import ValidationError
 from tokenwatt_site.configuration import group
 from tokenwatt_site.errors import TokenwattError, VerificationError
 from tokenwatt_site.leaderboard import rank
-from tokenwatt_site.pages import glossary, quoted, ranking, report, text
+from tokenwatt_site.pages import glossary, quoted, ranking, report, simulator, text
 from tokenwatt_site.pages.drawing import Chart, draw
 from tokenwatt_site.pages.factors import NO_FACTORS, Factors
 from tokenwatt_site.pages.page import Links, Page, asset, fill
@@ -43,6 +43,8 @@ GLOSSARY = "glossary.md"
 METHOD = "method.md"
 STYLE = "assets/tokenwatt.css"
 SCRIPT = "assets/tokenwatt.js"
+SIMULATOR = "<!--tw:simulator-->"
+"""Where the simulator stands in the prose of METHOD."""
 
 
 class TokenwattConfig(Config):
@@ -99,7 +101,7 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
     def on_page_content(self, html: str, *, page: MkDocsPage, **_: Any) -> str:
         ours = self._pages.get(page.file.src_uri)
         if ours is None:
-            return html
+            return _with_simulator(html, page.file.url)
         page.toc = get_toc([_toc_token(anchor, words) for anchor, words in ours.toc])
         return ours.html
 
@@ -173,6 +175,16 @@ class _Site:
         )
         for uri, name in ((STYLE, "tokenwatt.css"), (SCRIPT, "tokenwatt.js")):
             self._files.append(File.generated(self._config, uri, content=asset(name)))
+        method = self._files.get_file_from_path(METHOD)
+        if method is not None and SIMULATOR in method.content_string:
+            self._add_simulator()
+
+    def _add_simulator(self) -> None:
+        for name in simulator.SCRIPTS:
+            uri = f"assets/{name}"
+            self._files.append(File.generated(self._config, uri, content=asset(name)))
+        uri = f"assets/{simulator.DATA}"
+        self._files.append(File.generated(self._config, uri, content=simulator.data()))
 
     def _left_out(self, path: Path, error: TokenwattError) -> tuple[str, str]:
         # Readers of the site have no use for where the builder keeps its files.
@@ -265,6 +277,12 @@ def _lines(error: TokenwattError) -> str:
 
 def _toc_token(anchor: str, words: str) -> Any:
     return {"level": 2, "id": anchor, "name": html.escape(words), "children": []}
+
+
+def _with_simulator(content: str, url: str) -> str:
+    if SIMULATOR not in content:
+        return content
+    return content.replace(SIMULATOR, simulator.html(get_relative_url("assets", url)), 1)
 
 
 def _finished(output: str) -> str:

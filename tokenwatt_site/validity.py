@@ -99,10 +99,13 @@ def highest_rate_urps(spec: Spec, realisation: Realisation, test: SelfTest | Non
 def _fullest_urps(spec: Spec, realisation: Realisation) -> int:
     """Return the highest rate at which this realisation fills engine and window as its mode asks.
 
-    Rows are fixed, so a higher rate makes a shorter window. Demo mode asks for nothing.
+    Rows are fixed, so a higher rate makes a shorter window. A chosen window fills both up to the
+    rate that it was made for. Demo mode asks for nothing.
     """
     if spec.protocol.mode == "demo":
         return spec.protocol.max_urps
+    if realisation.highest_urps is not None:
+        return min(realisation.highest_urps, spec.protocol.max_urps)
     rows, base_urps = realisation.scored_rows, 1_000_000
     due = realisation.due_ns(base_urps)
     ratios = [Fraction(due[rows.stop - 1] - due[rows.start], MIN_WINDOW_S * 10**9)]
@@ -330,6 +333,8 @@ def _cache_fault(trial: Trial, prompted: int) -> Fault | None:
 def _window_fault(spec: Spec, trial: Trial) -> Fault | None:
     if spec.protocol.mode == "demo":
         return None
+    if (highest_urps := trial.realisation.highest_urps) is not None:
+        return _beyond_fault(trial.rate_urps, highest_urps)
     start, end = trial.window_ns
     if end - start < MIN_WINDOW_S * 10**9:
         return Fault(
@@ -342,6 +347,17 @@ def _window_fault(spec: Spec, trial: Trial) -> Fault | None:
             f"lead-in of {start / 1e9:.0f} s, at least {fill_ns(spec) / 1e9:.0f} s are needed",
         )
     return None
+
+
+def _beyond_fault(rate_urps: int, highest_urps: int) -> Fault | None:
+    """Say that a chosen window was offered above the rates that it was chosen for."""
+    if rate_urps <= highest_urps:
+        return None
+    return Fault(
+        ("spec",),
+        f"its window is for rates up to {highest_urps / 1e6:g} requests/s;"
+        f" {rate_urps / 1e6:g} were offered",
+    )
 
 
 def _load_fault(spec: Spec, trial: Trial) -> Fault | None:

@@ -46,7 +46,8 @@ class Row(NamedTuple):
 class Realisation:
     """A numbered draw: `lead_in` rows that fill the engine, `scored` rows, and a tail of load.
 
-    All prompts begin with the same `shared_prefix` tokens.
+    All prompts begin with the same `shared_prefix` tokens. `highest_urps` is up to which rate it
+    was made to be offered; None: nothing was, and its lead-in and window have to be looked at.
     """
 
     number: int
@@ -54,6 +55,7 @@ class Realisation:
     scored: int
     rows: tuple[Row, ...]
     shared_prefix: int = 0
+    highest_urps: int | None = None
 
     def due_ns(self, rate_urps: int) -> tuple[int, ...]:
         """Return when each row is due after the start, at `rate_urps` 1e-6 requests/s."""
@@ -163,19 +165,21 @@ class Workload:
             part = range((number - 1) * count, number * count)
             rows = _played(self.trace, part, part[lead_in : lead_in + scored], number)
         else:
-            rows = self._drawn(number, count)
+            rows = self.rows(number, range(count))
         shared = 0
         if self.conversation is not None:
             rows, shared = _turns(rows, self.conversation), self.conversation.shared_prefix_tokens
         return Realisation(number, lead_in, scored, tuple(rows), shared)
 
-    def _drawn(self, number: int, count: int) -> list[Row]:
+    def rows(self, number: int, part: range) -> list[Row]:
+        """Draw a part of the endless rows of draw `number`; the first of it has stream 0."""
         inputs, outputs = length_table(self.input_tokens), length_table(self.output_tokens)
         rows = []
-        for index in range(count):
+        for stream, index in enumerate(part):
             text = f"{GENERATOR}|{self.name}|{self.version}|{number}|{index}"
             gap, given, asked, _ = struct.unpack(">4Q", hashlib.sha256(text.encode()).digest())
-            rows.append(Row(exponential(gap), length(inputs, given), length(outputs, asked), index))
+            drawn = exponential(gap), length(inputs, given), length(outputs, asked)
+            rows.append(Row(*drawn, stream))
         return rows
 
 

@@ -244,7 +244,7 @@ _READABLE: tuple[dict[str, Any], ...] = (
 )
 """Text on a ground of its own: near the boundary the curve runs through the label of its limit."""
 
-_MARKS: Mapping[str, Callable[[alt.Chart], alt.Chart]] = {
+MARKS: Mapping[str, Callable[[alt.Chart], alt.Chart]] = {
     "PASS": lambda c: c.mark_point(shape="circle", filled=True, color=BLUE, size=70, opacity=1),
     "FAIL": lambda c: c.mark_point(
         shape="M-.5,-.5L.5,.5M.5,-.5L-.5,.5",
@@ -296,7 +296,7 @@ def _against_rate(
         shade = data([{"lo": bracket[0], "hi": bracket[1]}]).mark_rect(color=ORANGE, opacity=0.16)
         layers = [shade.encode(x=alt.X("lo:Q", scale=rates), x2="hi:Q"), *layers]
     counts = []
-    for verdict, mark in _MARKS.items():
+    for verdict, mark in MARKS.items():
         mine = [{"rate": trial.rate, "y": v} for trial, v in points if trial.verdict == verdict]
         counts.append(f"{len(mine)} {verdict}")
         if mine:
