@@ -250,14 +250,14 @@ class ModelRepeat(Model):
     """One repeat's boundary: measured, and as the model has it on the same realisation.
 
     `left_out_urps` is that of the model which was fitted to the other repeats alone, and
-    `error_percent` 100 x ln(measured / left out).
+    `error_percent` 100 x ln(measured / left out); null: there is no other repeat.
     """
 
     repeat: int
     measured_urps: int
     model_urps: int
-    left_out_urps: int
-    error_percent: float
+    left_out_urps: int | None
+    error_percent: float | None
 
 
 class MissShare(Model):
@@ -297,6 +297,17 @@ class LongRunClaim(Model):
     """At 2% below the boundary, at it, and 2% above, and at the rates of a curve; rising."""
     repeats: tuple[ModelRepeat, ...] = ()
     trials: tuple[ModelTrial, ...] = ()
+    difference: str | None = None
+    """How the long run differs from what was measured, in a sentence."""
+
+    @property
+    def told(self) -> list[float | None]:
+        """Its numbers."""
+        told = [self.rms_percent, self.drift_percent, self.windows_95_urps]
+        told += [self.windows_kept_percent, self.hours_kept_percent]
+        told += [number for each in self.misses for number in each.percent]
+        told += [number for r in self.repeats for number in (r.model_urps, r.error_percent)]
+        return told + [n for t in self.trials for n in (t.ttft_percent, t.tpot_percent)]
 
 
 class Claims(Model):
@@ -332,6 +343,7 @@ class Claims(Model):
         told += [self.gate.drop_low, self.gate.drop_high]
         told += [number for u in self.under_load for number in (u.percent, u.low, u.high)]
         told += [u.same_percent for u in self.under_load]
+        told += self.long_run.told
         return sum(number is not None for number in told)
 
     def metric(self, key: str) -> MetricClaim:

@@ -43,8 +43,8 @@ def t_975(df: int) -> float:
     return z + (z**3 + z) / (4 * df) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * df * df)
 
 
-def pool(values: Sequence[float], pooling: Pooling) -> Pooled:
-    """Pool one value per launch.
+def pool(values: Sequence[float], pooling: Pooling, systematic: float = 0.0) -> Pooled:
+    """Pool one value per launch; `systematic`, on logs, widens the interval in quadrature.
 
     One value stands alone. Two give their median and range: an interval from two launches would be
     so wide (a factor of 1.45 for values 3.4% apart) that it says nothing. From three: the geometric
@@ -69,6 +69,8 @@ def pool(values: Sequence[float], pooling: Pooling) -> Pooled:
     s = math.sqrt(math.fsum((item - mean) ** 2 for item in y) / (n - 1))
     t = t_975(n - 1)
     of_mean, of_launch = t * s / math.sqrt(n), t * s * math.sqrt(1 + 1 / n)
+    if systematic:
+        of_mean = math.sqrt(of_mean * of_mean + systematic * systematic)
     back = math.exp if geometric else float
     return Pooled(
         back(mean),
@@ -77,6 +79,27 @@ def pool(values: Sequence[float], pooling: Pooling) -> Pooled:
         back(mean - of_launch),
         back(mean + of_launch),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Slope:
+    """Of a straight line through points; its 95% interval is value ± half_width."""
+
+    value: float
+    half_width: float
+
+
+def slope(x: Sequence[float], y: Sequence[float]) -> Slope | None:
+    """Fit a straight line by least squares; None: fewer than 3 points, or all at one x."""
+    n = len(x)
+    if n < 3 or min(x) == max(x):
+        return None
+    x_mean, y_mean = math.fsum(x) / n, math.fsum(y) / n
+    dx, dy = [value - x_mean for value in x], [value - y_mean for value in y]
+    spread = math.fsum(a * a for a in dx)
+    value = math.fsum(a * b for a, b in zip(dx, dy, strict=True)) / spread
+    rest = math.fsum((b - value * a) ** 2 for a, b in zip(dx, dy, strict=True))
+    return Slope(value, t_975(n - 2) * math.sqrt(rest / (n - 2) / spread))
 
 
 def rank_ranges(intervals: Sequence[tuple[float, float]]) -> list[tuple[int, int]]:

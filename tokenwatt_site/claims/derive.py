@@ -12,6 +12,7 @@ from tokenwatt_site.claims.accuracy import accuracy_claims
 from tokenwatt_site.claims.bandwidth import bandwidth_claims
 from tokenwatt_site.claims.caveats import caveats, circumstances
 from tokenwatt_site.claims.energy import energy_claims, idle_of, trial_energy
+from tokenwatt_site.claims.long_run import difference, long_run_claims
 from tokenwatt_site.claims.pooled import absent, pooled
 from tokenwatt_site.claims.power_caveats import host_caveats, power_caveats
 from tokenwatt_site.energy.idle import Idle
@@ -29,7 +30,6 @@ from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.run import (
     Claims,
     Distribution,
-    LongRunClaim,
     MetricClaim,
     ObjectiveResult,
     RepeatClaim,
@@ -56,7 +56,9 @@ def derive(spec: Spec, evidence: Evidence) -> Claims:
     energy = energy_claims(spec, evidence, tops)
     traffic = bandwidth_claims(spec, evidence, tops, energy.energies)
     answers = accuracy_claims(spec, evidence)
+    replayed = long_run_claims(spec, evidence, trials, repeats, tops)
     metrics = (
+        *replayed.metrics,
         *_rates(spec, trials, repeats, tops),
         *_latencies(spec, tops),
         *_shares(spec, tops),
@@ -76,7 +78,7 @@ def derive(spec: Spec, evidence: Evidence) -> Claims:
         accuracy=answers.accuracy,
         gate=answers.gate,
         under_load=answers.under_load,
-        long_run=LongRunClaim(outcome="none", text="no engine model was fitted"),
+        long_run=replayed.claim.model_copy(update={"difference": difference(metrics)}),
         not_covered=(
             *caveats(spec, repeats, metrics),
             *traffic.not_covered,
@@ -132,13 +134,17 @@ def _trial_claim(
 def _repeats(
     spec: Spec, trials: Sequence[Trial], claimed: Sequence[TrialClaim]
 ) -> tuple[tuple[RepeatClaim, ...], tuple[Trial, ...]]:
-    """Return the repeats, and of each that has one the trial at its highest passing rate."""
+    """Return the repeats, and of each that has one the trial at its highest passing rate.
+
+    A verdict is about rows: of a repeat, those of the band that it offered last count.
+    """
     repeats, tops = [], []
-    for repeat in sorted({trial.repeat for trial in trials}):
+    last_band = {trial.repeat: trial.band for trial in trials}
+    for repeat in sorted(last_band):
         own = [
             (trial, claim)
             for trial, claim in zip(trials, claimed, strict=True)
-            if trial.repeat == repeat
+            if trial.repeat == repeat and trial.band == last_band[repeat]
         ]
         low, high = bracket(
             [claim.rate_urps for _, claim in own if claim.verdict == "PASS"],

@@ -8,6 +8,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tokenwatt_site.claims.derive import derive
+from tokenwatt_site.engine_model.document import encode_model_fit
 from tokenwatt_site.evidence.answers import encode_accuracy
 from tokenwatt_site.evidence.engine import encode_engine
 from tokenwatt_site.evidence.power import encode_power
@@ -48,6 +49,8 @@ def signed_run(measured: Measured, target: Path, signer: Ed25519PrivateKey) -> R
         pieces.append(("reference", encode_accuracy(evidence.reference)))
     if evidence.under_load is not None:
         pieces.append(("under-load", encode_under_load(evidence.under_load)))
+    if evidence.model_fit is not None:
+        pieces.append(("engine-model", encode_model_fit(evidence.model_fit)))
     files: tuple[EvidenceFile, ...] = tuple(
         store(target / "evidence", role, data) for role, data in pieces
     )

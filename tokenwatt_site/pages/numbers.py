@@ -20,6 +20,8 @@ _ENERGY = "Energy and power"
 _BESIDE = "Other instruments, never added"
 
 _GROUPS = {
+    "long_run_goodput": "Throughput",
+    "long_run_rate": "Throughput",
     "goodput": "Throughput",
     "boundary_rate": "Throughput",
     "highest_pass_rate": "Throughput",
