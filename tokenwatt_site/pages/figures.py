@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from tokenwatt_site.configuration import Configuration
 from tokenwatt_site.metrics import METRICS
-from tokenwatt_site.pages import chart, instruments, limits, outcomes, over_time, text
+from tokenwatt_site.pages import chart, headline, instruments, limits, outcomes, over_time, text
 from tokenwatt_site.pages.figure import Figure, Table
 from tokenwatt_site.pages.windows import tops
 from tokenwatt_site.run import Claims, MetricClaim, TrialClaim
@@ -24,11 +24,18 @@ def bar_figures(configuration: Configuration) -> tuple[Figure, ...]:
     only = instruments.ONLY[scope]
     energy = f"{only[:1].upper()}{only[1:]}." if only else ""
     return (
-        _bar(configuration, "goodput", ""),
+        _goodput_bar(configuration),
         _bar(configuration, "tokens_per_joule", energy),
         limits.traffic(configuration),
         _bar(configuration, "board_power", instruments.BOUNDARY[scope]),
     )
+
+
+def _goodput_bar(configuration: Configuration) -> Figure:
+    shown = headline.goodput(configuration.claims)
+    uncorrected = shown.key != headline.LONG_RUN and shown.value is not None
+    said = f"{headline.UNCORRECTED[0].upper()}{headline.UNCORRECTED[1:]}."
+    return _bar(configuration, shown.key, said if uncorrected else "")
 
 
 def detail_figures(configuration: Configuration) -> tuple[Figure, ...]:

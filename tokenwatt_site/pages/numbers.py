@@ -8,7 +8,16 @@ from dataclasses import dataclass, replace
 
 from tokenwatt_site.configuration import Configuration
 from tokenwatt_site.metrics import METRICS
-from tokenwatt_site.pages import answers, factors, figures, instruments, limits, outcomes, text
+from tokenwatt_site.pages import (
+    answers,
+    factors,
+    figures,
+    headline,
+    instruments,
+    limits,
+    outcomes,
+    text,
+)
 from tokenwatt_site.pages.factors import NO_FACTORS, Factors
 from tokenwatt_site.pages.number_row import NumberRow
 from tokenwatt_site.run import Claims, MetricClaim, SelfTest
@@ -73,14 +82,8 @@ class KeyFigure:
 def key_figures(configuration: Configuration) -> Iterator[KeyFigure]:
     """The figures that a reader asks for first."""
     claims = configuration.claims
-    boundary = claims.metric("boundary_rate")
-    at = (
-        ""
-        if boundary.value is None
-        else f"at the boundary, {text.amount(boundary.value, METRICS['boundary_rate'])} requests/s"
-    )
-    scope = configuration.setup.power.scope
-    yield _key_figure(claims, claims.metric("goodput"), at)
+    scope, shown = configuration.setup.power.scope, headline.goodput(claims)
+    yield _key_figure(claims, shown, _at_boundary(claims, shown))
     yield _key_figure(claims, claims.metric("tokens_per_joule"), instruments.ONLY[scope])
     score = claims.metric("accuracy").model_copy(
         update={"label": answers.label(configuration.setup.accuracy_gate)}
@@ -89,6 +92,20 @@ def key_figures(configuration: Configuration) -> Iterator[KeyFigure]:
     yield from _tightest(configuration)
     yield _key_traffic(configuration)
     yield _key_figure(claims, claims.metric("board_power"), instruments.ONLY[scope])
+
+
+def _at_boundary(claims: Claims, shown: MetricClaim) -> str:
+    """Say at which rate a goodput is, and what the other one, measured or long-run, is."""
+    rate = headline.rate(claims)
+    if shown.value is None or rate.value is None:
+        return ""
+    words = f"at {text.amount(rate.value, METRICS[rate.key])} requests/s"
+    measured = claims.metric("goodput")
+    if shown.key == measured.key:
+        return f"{words}; {headline.UNCORRECTED}"
+    if measured.value is None:
+        return words
+    return f"{words}; on short windows {text.amount(measured.value, METRICS['goodput'])}"
 
 
 def _key_traffic(configuration: Configuration) -> KeyFigure:

@@ -16,8 +16,10 @@ from tokenwatt_site.pages import (
     boards,
     facts,
     figures,
+    headline,
     history,
     instruments,
+    long_run,
     numbers,
     outcomes,
     setup,
@@ -29,12 +31,14 @@ from tokenwatt_site.run import Claims, GateOutcome
 from tokenwatt_site.trust.verify import ValidatedRun
 
 ACCURACY = "accuracy"
+LONG_RUN = "long-run"
 
 TOC = (
     ("key-figures", "Key figures"),
     ("facts", "Facts"),
     ("results", "Results"),
     ("charts", "Evidence in charts"),
+    (LONG_RUN, "In the long run"),
     (ACCURACY, "Accuracy"),
     ("numbers", "All numbers"),
     ("setup", "Setup"),
@@ -61,8 +65,11 @@ def render(configuration: Configuration, links: Links, named: Factors = NO_FACTO
     exclusions = reasons(configuration)
     bars = figures.bar_figures(configuration)
     details = figures.detail_figures(configuration)
-    answered = accuracy.section(configuration)
+    answered, lasting = accuracy.section(configuration), long_run.section(configuration)
     drop = () if answered is None or answered.drop is None else (answered.drop,)
+    lines = () if lasting is None else lasting.figures
+    without = {ACCURACY} if answered is None else set()
+    without |= {LONG_RUN} if lasting is None else set()
     folder = links.runs.get(head.run_id)
     run_file = RUN_FILE if folder else head.path.name
     summary = tuple(summary_parts(configuration))
@@ -77,6 +84,7 @@ def render(configuration: Configuration, links: Links, named: Factors = NO_FACTO
         bars=bars,
         details=details,
         accuracy=answered,
+        long_run=lasting,
         results_note=numbers.results_note(claims),
         cards_note=numbers.cards_note(configuration),
         numbers=tuple(numbers.number_rows(configuration, named)),
@@ -107,9 +115,9 @@ def render(configuration: Configuration, links: Links, named: Factors = NO_FACTO
     return Page(
         title=configuration.title,
         description=" ".join(part for part, _ in summary)[:300],
-        toc=tuple(entry for entry in TOC if answered is not None or entry[0] != ACCURACY),
+        toc=tuple(entry for entry in TOC if entry[0] not in without),
         html=html,
-        charts=tuple(f.chart for f in (*bars, *details, *drop) if f.chart is not None),
+        charts=tuple(f.chart for f in (*bars, *details, *lines, *drop) if f.chart is not None),
     )
 
 
@@ -118,7 +126,7 @@ def summary_parts(configuration: Configuration) -> Iterator[tuple[str, bool]]:
     claims, config = configuration.claims, configuration.setup
     where = f"on {text.boards(config.accelerator)} with {text.engine(config.engine)}"
     yield f"Within {text.slo(config.slo)}, {config.model.name} {where}", False
-    rate, goodput = claims.metric("boundary_rate"), claims.metric("goodput")
+    rate, goodput = headline.rate(claims), headline.goodput(claims)
     if rate.value is None or goodput.value is None:
         if (held := numbers.held(claims)) is not None:
             yield "held", False
@@ -128,10 +136,16 @@ def summary_parts(configuration: Configuration) -> Iterator[tuple[str, bool]]:
     else:
         passed = [r.highest_pass_urps for r in claims.repeats if r.highest_pass_urps is not None]
         failed = [r.lowest_fail_urps for r in claims.repeats if r.lowest_fail_urps is not None]
-        yield "holds", False
-        yield f"{_span(passed)} requests/s", True
-        yield f"and fails at {_span(failed)}: at the boundary between them,", False
-        yield f"{text.rate(round(rate.value * 1e6))} requests/s,", True
+        if goodput.key == headline.LONG_RUN:
+            yield "keeps", False
+            yield f"{text.rate(round(rate.value * 1e6))} requests/s", True
+            held = f"holds {_span(passed)} and fails at {_span(failed)} on short windows"
+            yield f"in the long run (it {held}),", False
+        else:
+            yield "holds", False
+            yield f"{_span(passed)} requests/s", True
+            yield f"and fails at {_span(failed)}: at the boundary between them,", False
+            yield f"{text.rate(round(rate.value * 1e6))} requests/s,", True
         yield "that is", False
         yield f"{text.amount(goodput.value, METRICS['goodput'])} output", True
         inputs = claims.metric("input_throughput")
@@ -270,8 +284,8 @@ def commands(head: ValidatedRun, run_file: str) -> tuple[tuple[str, str], ...]:
 
 def expected(claims: Claims) -> str:
     """Say where a rerun should fall, or why that cannot be said."""
-    claim = claims.metric("goodput")
-    metric = METRICS["goodput"]
+    claim = headline.goodput(claims)
+    metric = METRICS[claim.key]
     n = len(claim.repeats)
     if claim.value is None:
         return f"Nothing can be expected: goodput was {text.reason(claim)}."
@@ -285,7 +299,7 @@ def expected(claims: Claims) -> str:
             )
         return words
     return (
-        "SLO goodput of one new launch falls between"
+        f"{claim.label} of one new launch falls between"
         f" {text.amount(claim.new_launch_low, metric)} and"
         f" {text.amount(claim.new_launch_high, metric)} {metric.unit} with 95% (n = {n})."
     )
@@ -320,12 +334,13 @@ def _digests(head: ValidatedRun) -> tuple[tuple[str, str], ...]:
 def citation(configuration: Configuration) -> str:
     """One line that quotes the headline with its label, n and mode."""
     head = configuration.headline
-    claim = configuration.claims.metric("goodput")
-    metric = METRICS["goodput"]
+    claim = headline.goodput(configuration.claims)
+    metric = METRICS[claim.key]
+    kept = "in the long run" if claim.key == headline.LONG_RUN else "on short windows"
     value = (
         "no goodput"
         if claim.value is None
-        else f"{text.amount(claim.value, metric)} {metric.unit} within the SLO"
+        else f"{text.amount(claim.value, metric)} {metric.unit} within the SLO {kept}"
     )
     n = f"n = {len(configuration.claims.repeats)}"
     sure = n if claim.value is None else text.sureness(claim)
