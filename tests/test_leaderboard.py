@@ -30,7 +30,7 @@ def stub(
     key: str = "long_run_goodput",
     **setup_changes: Any,
 ) -> Configuration:
-    """Return what the leaderboard reads of a configuration, with any goodput, `key` saying which."""
+    """Return what the leaderboard reads of a configuration, with any goodput of this key."""
     low, high = interval or (None, None)
 
     def metric(asked: str) -> MetricClaim:

@@ -64,8 +64,8 @@ def misses(
             color=ORANGE, opacity=0.16, clip=True
         )
         layers.append(shade.encode(x=alt.X("lo:Q", scale=x), x2="hi:Q"))
-    for level in sorted({curve.allowed for curve in curves}):
-        layers.append(limit_rule([{"y": _log(level)}]).encode(y="y:Q"))
+    allowed = sorted({curve.allowed for curve in curves})
+    layers += [limit_rule([{"y": _log(level)}]).encode(y="y:Q") for level in allowed]
     for number, curve in enumerate(curves):
         line = data([{"rate": r, "y": _log(p)} for r, p in curve.points])
         dashes = [1, 0] if number == 0 else [2 + 2 * number, 3]
