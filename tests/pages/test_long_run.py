@@ -87,7 +87,7 @@ def test_an_accepted_model_is_said_to_be_and_what_users_feel_follows(
     words = " ".join(found.feels)
     assert "80% of 10-minute windows keep the SLO, and 51% of hours" in words
     assert "95% of 10-minute windows keep it at 4.62 requests/s" in words
-    assert "0.72% of requests miss 2% below the boundary, 1% at it and 1.5% 2% above" in words
+    assert "0.72% of requests miss at 2% below the boundary, 1% at it and 1.5% at 2% above" in words
 
 
 def test_misses_around_a_boundary_that_the_claim_does_not_tell_are_not_made_up(

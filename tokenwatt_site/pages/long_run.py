@@ -89,8 +89,8 @@ def _around(configuration: Configuration) -> list[str]:
     if len(at) < len(_AROUND):
         return []
     return [
-        f"Of {objective.label}, {at['2% below'][i]:.2g}% of requests miss 2% below the boundary,"
-        f" {at['at'][i]:.2g}% at it and {at['2% above'][i]:.2g}% 2% above;"
+        f"Of {objective.label}, {at['2% below'][i]:.2g}% of requests miss at 2% below the boundary,"
+        f" {at['at'][i]:.2g}% at it and {at['2% above'][i]:.2g}% at 2% above;"
         f" {100 * (1 - objective.quantile):.3g}% may."
         for i, objective in enumerate(configuration.setup.slo)
     ]

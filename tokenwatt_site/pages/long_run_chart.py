@@ -75,9 +75,9 @@ def misses(
         rate, percent = curve.points[-1]
         end = data([{"rate": rate, "y": _log(percent), "text": curve.label}])
         layers.append(
-            end.mark_text(color=INK, align="right", dx=-8, dy=-9).encode(
-                x="rate:Q", y="y:Q", text="text:N"
-            )
+            end.mark_text(
+                color=INK, align="right", dx=-8, dy=-9 if number == 0 else 6 + 13 * number
+            ).encode(x="rate:Q", y="y:Q", text="text:N")
         )
     if boundary is not None:
         at = data([{"rate": boundary}]).mark_rule(color=INK, strokeWidth=1.4)
