@@ -181,8 +181,8 @@ def _pairs(
         for name, a, b in rows
         if a is not None and b is not None
     ]
-    ours = [{"row": name, "v": a} for name, a, _ in rows if a is not None]
-    theirs = [{"row": name, "v": b} for name, _, b in rows if b is not None]
+    ours: list[dict[str, Any]] = [{"row": name, "v": a} for name, a, _ in rows if a is not None]
+    theirs: list[dict[str, Any]] = [{"row": name, "v": b} for name, _, b in rows if b is not None]
     layers = [
         limit_rule([{"x": goal}]).encode(x=alt.X("x:Q", scale=x)),
         data(lines)

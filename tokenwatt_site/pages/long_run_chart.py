@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import altair as alt
 
@@ -82,7 +83,7 @@ def misses(
     if boundary is not None:
         at = data([{"rate": boundary}]).mark_rule(color=INK, strokeWidth=1.4)
         layers.append(at.encode(x="rate:Q"))
-    for verdict, mark in (
+    marks: tuple[tuple[str, dict[str, Any]], ...] = (
         ("PASS", {"shape": "circle", "filled": True, "color": BLUE, "size": 70}),
         (
             "FAIL",
@@ -94,7 +95,8 @@ def misses(
                 "size": 220,
             },
         ),
-    ):
+    )
+    for verdict, mark in marks:
         mine = [{"rate": p.rate, "y": _log(p.percent)} for p in shown if p.verdict == verdict]
         if mine:
             layers.append(data(mine).mark_point(opacity=1, **mark).encode(x=across, y=y))
@@ -121,10 +123,11 @@ def residuals(points: Sequence[tuple[float, float, str]]) -> Chart:
     layers: list[alt.Chart] = [
         data([{"y": 0.0}]).mark_rule(color=RULE_STRONG, strokeWidth=1.4).encode(y="y:Q")
     ]
-    for name, mark in (
+    kinds: tuple[tuple[str, dict[str, Any]], ...] = (
         ("TTFT", {"shape": "circle", "filled": True, "color": BLUE, "size": 60}),
         ("TPOT", {"shape": "diamond", "filled": False, "color": INK_2, "size": 80}),
-    ):
+    )
+    for name, mark in kinds:
         mine: list[dict[str, float | str]] = [
             {"x": minute, "y": percent} for minute, percent, which in points if which == name
         ]
