@@ -227,7 +227,8 @@ class _Told:
 def _bent(residuals: Floats) -> Floats:
     """Return what squares to a pseudo-Huber loss: as they are while small, then growing slower."""
     squares = (residuals / _KNEE) ** 2
-    return np.sign(residuals) * _KNEE * np.sqrt(2 * (np.sqrt(1 + squares) - 1))
+    bent: Floats = np.sign(residuals) * _KNEE * np.sqrt(2 * (np.sqrt(1 + squares) - 1))
+    return bent
 
 
 def _told(seen: Sequence[Seen], boundaries: Mapping[int, int]) -> list[_Told]:
