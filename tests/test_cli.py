@@ -45,6 +45,14 @@ def test_measure_prints_the_run_file_and_nothing_else_on_standard_output(here, l
     assert "SLO goodput" in done.stderr
 
 
+def test_what_a_budget_leaves_out_is_resumed(here, lab):  # noqa: F811
+    spent = call("measure", "--spec", "a.spec.yaml", "--budget", "0h1m")
+    assert spent.exit_code in {0, 130}, spent.stderr
+    refused = call("measure", "--spec", "a.spec.yaml", "--budget", "soon")
+    assert refused.exit_code == 2
+    assert "--budget" in refused.stderr
+
+
 def test_the_short_command_takes_the_reproduce_lines_of_the_example(here, lab):  # noqa: F811
     run = call(
         *("run", "--spec", "a.spec.yaml", "--label", "x-1", "--role", "baseline"),

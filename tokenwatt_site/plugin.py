@@ -21,7 +21,15 @@ from pydantic import ValidationError
 from tokenwatt_site.configuration import group
 from tokenwatt_site.errors import TokenwattError, VerificationError
 from tokenwatt_site.leaderboard import rank
-from tokenwatt_site.pages import glossary, quoted, ranking, report, text
+from tokenwatt_site.pages import (
+    glossary,
+    goodput_bench,
+    quoted,
+    ranking,
+    report,
+    simulator,
+    text,
+)
 from tokenwatt_site.pages.drawing import Chart, draw
 from tokenwatt_site.pages.factors import NO_FACTORS, Factors
 from tokenwatt_site.pages.page import Links, Page, asset, fill
@@ -41,8 +49,11 @@ log = get_plugin_logger("tokenwatt")
 HOME = "index.md"
 GLOSSARY = "glossary.md"
 METHOD = "method.md"
+BENCH = "data/goodput-bench.json"
 STYLE = "assets/tokenwatt.css"
 SCRIPT = "assets/tokenwatt.js"
+SIMULATOR = "<!--tw:simulator-->"
+"""Where the simulator stands in the prose of METHOD."""
 
 
 class TokenwattConfig(Config):
@@ -69,6 +80,7 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
         self._pages: dict[str, Page] = {}
         self._factors = NO_FACTORS
         self._cache = Path()
+        self._bench = Path()
 
     def on_config(self, config: MkDocsConfig) -> MkDocsConfig:
         root = Path(config.config_file_path or ".").parent.absolute()
@@ -78,6 +90,7 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
             _expect_folder("keys_dir", self._keys)
         self._factors = _factors(self.config.energy)
         self._cache = root / ".cache" / "tokenwatt"
+        self._bench = Path(config.docs_dir) / BENCH
         config.extra_css.insert(0, STYLE)
         config.extra_javascript.insert(0, SCRIPT)
         config.watch.extend(str(p) for p in (self._runs, self._keys) if p.is_dir())
@@ -99,7 +112,7 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
     def on_page_content(self, html: str, *, page: MkDocsPage, **_: Any) -> str:
         ours = self._pages.get(page.file.src_uri)
         if ours is None:
-            return html
+            return _with_simulator(html, page.file.url)
         page.toc = get_toc([_toc_token(anchor, words) for anchor, words in ours.toc])
         return ours.html
 
@@ -107,6 +120,8 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
         ours = self._pages.get(page.file.src_uri)
         if ours is not None:
             output = fill(output, ours.charts, self._draw)
+        elif goodput_bench.HOLE in output:
+            output = self._with_bench(output, page.file.url)
         return _finished(output)
 
     def on_post_template(self, output_content: str, *, template_name: str, **_: Any) -> str:
@@ -119,6 +134,14 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
         if index.is_file():
             script = f"var __index = {index.read_text(encoding='utf-8')}"
             index.with_suffix(".js").write_text(script, encoding="utf-8")
+
+    def _with_bench(self, output: str, url: str) -> str:
+        try:
+            shown = goodput_bench.section(self._bench, get_relative_url(BENCH, url))
+        except TokenwattError as error:
+            raise PluginError(_lines(error)) from error
+        filled = output.replace(goodput_bench.HOLE, shown.html, 1)
+        return fill(filled, shown.charts, self._draw)
 
     def _draw(self, chart: Chart) -> str:
         return draw(chart, self._cache)
@@ -173,6 +196,16 @@ class _Site:
         )
         for uri, name in ((STYLE, "tokenwatt.css"), (SCRIPT, "tokenwatt.js")):
             self._files.append(File.generated(self._config, uri, content=asset(name)))
+        method = self._files.get_file_from_path(METHOD)
+        if method is not None and SIMULATOR in method.content_string:
+            self._add_simulator()
+
+    def _add_simulator(self) -> None:
+        for name in simulator.SCRIPTS:
+            uri = f"assets/{name}"
+            self._files.append(File.generated(self._config, uri, content=asset(name)))
+        uri = f"assets/{simulator.DATA}"
+        self._files.append(File.generated(self._config, uri, content=simulator.data()))
 
     def _left_out(self, path: Path, error: TokenwattError) -> tuple[str, str]:
         # Readers of the site have no use for where the builder keeps its files.
@@ -265,6 +298,12 @@ def _lines(error: TokenwattError) -> str:
 
 def _toc_token(anchor: str, words: str) -> Any:
     return {"level": 2, "id": anchor, "name": html.escape(words), "children": []}
+
+
+def _with_simulator(content: str, url: str) -> str:
+    if SIMULATOR not in content:
+        return content
+    return content.replace(SIMULATOR, simulator.html(get_relative_url("assets", url)), 1)
 
 
 def _finished(output: str) -> str:

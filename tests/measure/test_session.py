@@ -2,6 +2,7 @@
 
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -11,6 +12,7 @@ from tests.support.runs import HELD, ToyEngine, small_spec, spec_in_mode
 from tests.support.tls import Authority, tls_before
 from tests.support.tokenizer_files import metaspace
 from tokenwatt_site import journal as journal_module
+from tokenwatt_site import trials as trials_module
 from tokenwatt_site import windows as windows_module
 from tokenwatt_site.canonical import sha256_hex
 from tokenwatt_site.claims.derive import derive
@@ -253,6 +255,49 @@ def test_c1_an_interrupted_session_is_kept_and_resumed_on_a_new_launch(lab, tmp_
     assert [n.event for n in measured.evidence.journal].count("interrupted") == 1
 
 
+def test_c1_an_attached_engine_that_still_runs_goes_on_with_its_repeat(lab, tmp_path):
+    spec = small_spec(**ATTACH)
+    run(lab, spec, tmp_path / "whole")
+    whole, lab.trials = lab.trials, 0
+    lab.before_trial = interrupt(4)
+    with pytest.raises(Interrupted):
+        run(lab, spec, tmp_path / "work")
+    lab.restarts, lab.before_trial = False, lambda _: None
+    measured = run(lab, spec, tmp_path / "work")
+    # The trial that was broken off is the only one that is offered again.
+    assert lab.trials == whole + 1
+    claims = derive(spec, measured.evidence)
+    assert {t.verdict for t in claims.trials} == {"PASS", "FAIL"}
+    assert claims.repeats[0].boundary_urps
+    assert [d["continues"] for d in journal(tmp_path / "work", "launch")] == [False, True]
+    assert "repeat 1 goes on, on the launch that it had trials on" in lab.said
+
+
+def test_a_restarted_engine_does_not_go_on_with_a_repeat(lab, tmp_path):
+    spec = small_spec(**ATTACH)
+    lab.before_trial = interrupt(4)
+    with pytest.raises(Interrupted):
+        run(lab, spec, tmp_path / "work")
+    lab.before_trial = lambda _: None
+    measured = run(lab, spec, tmp_path / "work")
+    assert [t.verdict for t in derive(spec, measured.evidence).trials][:3] == ["INVALID"] * 3
+
+
+@pytest.mark.parametrize("running_s", [1, 10**6])
+def test_c1_a_session_is_resumed_after_the_machine_was_restarted(
+    lab, tmp_path, monkeypatch, running_s
+):
+    lab.before_trial = interrupt(3)
+    with pytest.raises(Interrupted):
+        run(lab, small_spec(), tmp_path / "work")
+    lab.before_trial = lambda _: None
+    monkeypatch.setattr(begun.time, "monotonic_ns", lambda: running_s * 10**9)
+    measured = run(lab, small_spec(), tmp_path / "work")
+    # The monotonic clock began anew; that of the run goes on, by what the wall clock tells.
+    assert 1 <= running_s - lab.origin_ns / 1e9 < 600
+    assert derive(measured.spec, measured.evidence).metric("goodput").value > 0
+
+
 def test_a_session_that_is_done_is_not_measured_again(lab, tmp_path):
     first = run(lab, small_spec(), tmp_path / "work")
     trials = lab.trials
@@ -423,6 +468,37 @@ def test_trials_go_around_what_an_engine_model_predicts_from_those_before(lab, t
     for repeat in claims.repeats:
         assert repeat.boundary_urps == pytest.approx(known[repeat.repeat], rel=0.05)
     assert any("engine model fitted to 1 trial has the boundary at" in line for line in lab.said)
+
+
+def test_every_trial_offers_the_rows_of_its_band_and_the_boundary_is_of_the_last(
+    lab, tmp_path, monkeypatch
+):
+    def banded(spec, trace=None):
+        (band,) = windows_of(spec, trace).bands
+        edges = (0, 1_500_000, 3_000_000, 10**11)
+        return windows_module.Windows(
+            windows_of(spec).workload,
+            tuple(
+                replace(band, low_urps=low, high_urps=high, scored=20 + number)
+                for number, (low, high) in enumerate(pairwise(edges))
+            ),
+            chosen=True,
+        )
+
+    monkeypatch.setattr(session, "windows_of", banded)
+    monkeypatch.setattr(trials_module, "windows_of", banded)
+    spec = small_spec()
+    measured = run(lab, spec, tmp_path / "work")
+    bands = [d["band"] for d in journal(tmp_path / "work", "trial_start")]
+    rates = [d["rate_urps"] for d in journal(tmp_path / "work", "trial_start")]
+    assert len(set(bands)) > 1
+    assert bands[0] == banded(spec).band_at(rates[0]).low_urps
+    claims = derive(spec, measured.evidence)
+    own = [t for t, band in zip(claims.trials, bands, strict=True) if band == bands[-1]]
+    (repeat,) = claims.repeats
+    assert repeat.highest_pass_urps == max(t.rate_urps for t in own if t.verdict == "PASS")
+    assert repeat.lowest_fail_urps == min(t.rate_urps for t in own if t.verdict == "FAIL")
+    assert lab.asked_alone[0][1] in {t.trial for t in own}
 
 
 def test_a_model_that_cannot_be_fitted_costs_no_trial(lab, tmp_path):

@@ -62,6 +62,11 @@ class Launched:
     """Answers under load, by trial and row: only the same launch can be asked alone."""
 
     @property
+    def continues(self) -> bool:
+        """Whether its process had trials of this repeat before, which count."""
+        return self.line.data["continues"] is True
+
+    @property
     def chat_overhead(self) -> int:
         return int(self.line.data["chat_overhead"])
 
@@ -140,8 +145,10 @@ class Trials:
             Interrupted: the budget has no time for the next trial.
             EnvironmentProblem: see `run_trial`.
         """
-        self.known[:] = [trial for trial in self.known if trial.repeat != launched.repeat]
+        if not launched.continues:
+            self.known[:] = [trial for trial in self.known if trial.repeat != launched.repeat]
         search = self._search(launched.repeat, launched.self_test)
+        self._retell(search, launched.repeat)
         invalid: Counter[Offer] = Counter()
         silent = 0
         while (offer := search.next()) is not None:
@@ -168,11 +175,14 @@ class Trials:
         """Return what the search of a repeat came to."""
         protocol, windows = self.spec.protocol, self.windows
         search = RepeatSearch(protocol, windows, repeat, ceiling_urps=lambda b: b.highest_urps)
+        self._retell(search, repeat)
+        return search.done()
+
+    def _retell(self, search: RepeatSearch, repeat: int) -> None:
         for trial in self.known:
             if trial.repeat == repeat:
                 outcome, _ = verdict(self.spec, trial)
                 search.saw(Offer(trial.rate_urps, trial.band), outcome)
-        return search.done()
 
     def valid(self) -> list[Trial]:
         """Return the trials so far that are measurements of the engine."""

@@ -1,8 +1,9 @@
 """The protocol from the first launch to the last trial, on disk as it happens.
 
 Everything needed to go on after an interruption is in the journal and beside it, so a session is
-resumed by opening the same folder again. A repeat is one launch: one that was broken off is done
-again from its start, and its trials stay in the journal. When its trials are done, the same launch
+resumed by opening the same folder again. A repeat is one launch: one that was broken off goes on
+where its process is still the one that is attached, and else is done again from its start, and its
+trials stay in the journal. When its trials are done, the same launch
 is asked what the accuracy gate asks; what is missing of that is asked later, without the trials.
 A repeat whose trials fail is left for later, and the others are done. After the last, an engine
 model is fitted to all trials.
@@ -71,6 +72,7 @@ from tokenwatt_site.prompts import Words, trial_key
 from tokenwatt_site.run import ReadBack
 from tokenwatt_site.spec import Spec
 from tokenwatt_site.trace import Trace
+from tokenwatt_site.trials import launches_of
 from tokenwatt_site.validity import require_playable
 from tokenwatt_site.windows import windows_of
 
@@ -321,6 +323,12 @@ class _Session:
         top = self._trials.top(launched.repeat)
         if top is None:
             return
+        if top.number not in launched.texts:
+            self._events.say(
+                f"the answers of trial {top.number} were not kept when the repeat was broken off,"
+                " so that none is asked again alone"
+            )
+            return
         compared = compare_alone(
             self._spec,
             top.realisation,
@@ -404,6 +412,7 @@ class _Session:
         """Compare the engine with the spec, and do all that goes before its trials."""
         spec, protocol = self._spec, self._spec.protocol
         require_new_launch(self._journal.lines, repeat, engine.started)
+        continues = self._continues(repeat, engine)
         facts, read_back_rows = self._compared(engine, instruments)
         # Fresh for every launch: an attached engine may still hold what an earlier one asked.
         key = trial_key(self._begun.nonce, spec.configuration_id, repeat, -self._launches())
@@ -443,6 +452,7 @@ class _Session:
             "launch",
             repeat=repeat,
             start=spec.endpoint.start,
+            continues=continues,
             engine_started=engine.started,
             engine=facts.name,
             read_back=[item.to_json() for item in read_back_rows],
@@ -465,12 +475,26 @@ class _Session:
             line.event == "trial_end" and line.data["repeat"] == repeat
             for line in self._journal.lines
         )
-        if broken_off:
+        if continues:
+            self._events.say(f"repeat {repeat} goes on, on the launch that it had trials on")
+        elif broken_off:
             self._events.say(
                 f"repeat {repeat} starts again, on one launch: {broken_off} earlier trials stay,"
                 " INVALID"
             )
         return Launched(launch_line, repeat, engine, held, prompts, instruments)
+
+    def _continues(self, repeat: int, engine: RunningEngine) -> bool:
+        """Tell whether this is the process on which the repeat was broken off, as far as it says.
+
+        Not where it was at fault in a trial: then the repeat needs another.
+        """
+        own = launches_of(self._journal.lines).get(repeat)
+        if self._spec.endpoint.start != "attach" or engine.started is None or own is None:
+            return False
+        ends = [n.data for n in self._journal.lines[own[0].seq :] if n.event == "trial_end"]
+        alive = bool(ends) and all(end["engine_alive"] for end in ends)
+        return alive and own[-1].data["engine_started"] == engine.started
 
     def _launches(self) -> int:
         return sum(line.event == "launch" for line in self._journal.lines)
