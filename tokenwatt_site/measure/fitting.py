@@ -323,7 +323,8 @@ def _refine(
     found = least_squares(
         residuals, start, slopes, bounds=(0.0, _MOST_SHARE), max_nfev=most, xtol=1e-4, ftol=1e-4
     )
-    return np.array(found.x, np.float64)
+    shares: Floats = found.x
+    return shares
 
 
 @dataclass(frozen=True)
