@@ -18,8 +18,8 @@ from tokenwatt_site.workload import Realisation
 OFF_SHARE = 0.06
 """How far a model that was fitted to the pilot alone may predict beside the boundary."""
 
-UNLIKE_SHARE = 0.02
-"""How far apart the boundaries of two repeats may be: realisations, launches."""
+UNLIKE_SHARE = 0.04
+"""How far apart the boundaries of two repeats may be: windows within 1.5% each, and launches."""
 
 PACE_MS = 50.0
 """Per token, where no TPOT objective bounds it."""
