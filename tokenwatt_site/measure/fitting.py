@@ -28,6 +28,7 @@ from tokenwatt_site.engine_model.load import Load, play
 from tokenwatt_site.engine_model.long_run import find_windows_95
 from tokenwatt_site.engine_model.model import EngineModel, Family, Prices
 from tokenwatt_site.engine_model.steps import NONE, Ints
+from tokenwatt_site.errors import InputError
 from tokenwatt_site.evidence.records import RequestRecord, Status
 from tokenwatt_site.goodput import tpot_ns
 from tokenwatt_site.spec import Spec
@@ -55,6 +56,8 @@ ln TPOT are about a tenth of those of ln TTFT."""
 
 _KNEE = 0.5
 """Weighted residuals beyond it count linearly: a few stalls do not decide."""
+
+_FAR = 10.0
 
 _REFINED_ON = 6
 
@@ -214,11 +217,14 @@ class _Told:
 
     def residuals(self, model: EngineModel) -> Floats:
         """Return weighted ln(model / seen); their squares add up to the loss of the trial."""
-        played = play(model, self.seen.load, self.seen.rate_urps)
+        try:
+            played = play(model, self.seen.load, self.seen.rate_urps)
+        except InputError:  # so much too small an engine that it comes to no end
+            found = tuple(told + _FAR for told in self.logs)
+        else:
+            found = self._logs(played.first_ns, played.last_ns)
         parts = []
-        for mine, theirs, weight in zip(
-            self._logs(played.first_ns, played.last_ns), self.logs, (1.0, _TPOT_WEIGHT), strict=True
-        ):
+        for mine, theirs, weight in zip(found, self.logs, (1.0, _TPOT_WEIGHT), strict=True):
             bent = _bent(weight * (mine - theirs))
             parts.append(bent * math.sqrt(self.weight / max(len(bent), 1)))
         return np.concatenate(parts)
@@ -318,7 +324,8 @@ def _refine(
             beside = shares.copy()
             beside[i] += _FINITE_STEP
             columns.append((residuals(beside) - here) / _FINITE_STEP)
-        return np.column_stack(columns)
+        slope: Floats = np.column_stack(columns)
+        return slope
 
     found = least_squares(
         residuals, start, slopes, bounds=(0.0, _MOST_SHARE), max_nfev=most, xtol=1e-4, ftol=1e-4
