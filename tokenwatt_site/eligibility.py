@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 from tokenwatt_site.claims.caveats import not_recorded
 from tokenwatt_site.configuration import Configuration
 from tokenwatt_site.metrics import METRICS
-from tokenwatt_site.run import GateClaim
+from tokenwatt_site.run import GateClaim, LongRunClaim
 from tokenwatt_site.trust.verify import ValidatedRun
 
 Code: TypeAlias = Literal[
@@ -65,10 +65,16 @@ def _all(configuration: Configuration) -> Iterator[tuple[Code, str]]:
     if launches < MIN_LAUNCHES:
         found = f"{launches} launch{'es' if launches != 1 else ''}"
         yield "launches", f"a boundary from {found}; {MIN_LAUNCHES} are needed"
-    # The correction belongs to the engine model (DESIGN 5), which no run file carries yet.
-    yield "long-run", "goodput is measured on one realisation and not corrected to the long run"
+    yield from _long_run(claims.long_run)
     if fields := not_recorded(configuration.setup.to_json()):
         yield "setup", f"not recorded: {', '.join(fields)}"
+
+
+def _long_run(claim: LongRunClaim) -> Iterator[tuple[Code, str]]:
+    if claim.outcome == "none":
+        yield "long-run", f"goodput is not corrected to the long run: {claim.text}"
+    elif claim.outcome == "refused":
+        yield "long-run", f"the correction to the long run is refused: {claim.text}"
 
 
 def _accuracy(configuration: Configuration) -> Iterator[tuple[Code, str]]:

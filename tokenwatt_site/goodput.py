@@ -58,6 +58,16 @@ def rank(quantile: float, n: int) -> int:
     return math.ceil(Fraction(repr(quantile)) * n)
 
 
+def carries(q: float, n: int) -> bool:
+    """Tell whether n values carry a quantile: one lies above it, so that it is no maximum."""
+    return rank(q, n) < n
+
+
+def fewest(q: float) -> int:
+    """Return how many values carry a quantile: 100 for p99, 10 for p90."""
+    return math.ceil(1 / (1 - Fraction(repr(q))))
+
+
 def quantile(values: Sequence[int], q: float) -> int:
     """Return the order statistic sorted[ceil(q n) - 1] of at least one value."""
     return sorted(values)[max(rank(q, len(values)), 1) - 1]
@@ -162,6 +172,12 @@ def sorted_values(metric: str, scored: Sequence[RequestRecord]) -> list[int]:
     of = METRIC_OF[metric]
     ended = (of(record) for record in scored if record.status is Status.OK)
     return sorted(value for value in ended if value is not None)
+
+
+def defined(metric: str, scored: Sequence[RequestRecord]) -> int:
+    """Return over how many requests `order_statistic` goes."""
+    failed = sum(record.status is not Status.OK for record in scored)
+    return len(sorted_values(metric, scored)) + failed
 
 
 def order_statistic(metric: str, scored: Sequence[RequestRecord], q: float) -> int | None:

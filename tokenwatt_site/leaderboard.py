@@ -10,6 +10,7 @@ from tokenwatt_site.eligibility import Exclusion, reasons
 from tokenwatt_site.statistics import rank_ranges
 
 COLUMNS = (
+    "long_run_goodput",
     "goodput",
     "boundary_rate",
     "ttft",
@@ -83,9 +84,9 @@ class Leaderboard:
 def rank(configurations: Iterable[Configuration]) -> Leaderboard:
     """Place every configuration in its section; rank those that `eligibility` lets rank.
 
-    Ranks are ranges from the intervals of the mean goodput (DESIGN 6): one that cannot be told from
-    another shares its ranks. Ranked rows come first, by best rank and then name; then the others,
-    by goodput, those without one last.
+    Ranks are ranges from the intervals of the mean long-run goodput (DESIGN 6): one that cannot be
+    told from another shares its ranks. Ranked rows come first, by best rank and then name; then the
+    others, by long-run goodput; then those that were only measured, by that; the rest last.
     """
     members: dict[tuple[str, str, tuple[str, ...], str, bool], list[Configuration]] = {}
     for configuration in configurations:
@@ -134,10 +135,10 @@ def _place(row: Row) -> tuple[int, float, str, str]:
     name = row.title.casefold()
     if row.rank is not None:
         return 0, row.rank.best, name, row.configuration
-    value = row.cells[0].value
-    if value is not None:
-        return 1, -value, name, row.configuration
-    return 2, 0, name, row.configuration
+    for group, cell in enumerate(row.cells[:2], start=1):
+        if cell.value is not None:
+            return group, -cell.value, name, row.configuration
+    return 3, 0, name, row.configuration
 
 
 def _cell(configuration: Configuration, key: str) -> Cell:

@@ -27,6 +27,27 @@ class Metric:
 
 _ALL = (
     Metric(
+        "long_run_goodput",
+        "Long-run SLO goodput",
+        "output tok/s",
+        "higher",
+        "geometric",
+        0,
+        "Output tokens per second at the long-run boundary rate: that rate x mean output tokens"
+        " asked in the long run x share of requests complete. Only this one ranks.",
+    ),
+    Metric(
+        "long_run_rate",
+        "Long-run boundary rate",
+        "requests/s",
+        "higher",
+        "geometric",
+        2,
+        "The rate up to which the SLO holds over 200,000 requests: boundary rate x the engine"
+        " model's boundary in the long run / the model's on the same realisation. Absent where the"
+        " model is refused. Its interval holds a systematic 0.5%.",
+    ),
+    Metric(
         "goodput",
         "SLO goodput",
         "output tok/s",
@@ -34,7 +55,7 @@ _ALL = (
         "geometric",
         0,
         "Output tokens per second at the boundary: boundary rate x mean output tokens asked x share"
-        " of requests complete. Measured on the realisation; not corrected to the long run.",
+        " of requests complete. Measured on the realisations; not corrected to the long run.",
     ),
     Metric(
         "boundary_rate",
@@ -43,7 +64,8 @@ _ALL = (
         "higher",
         "geometric",
         2,
-        "Geometric mean of the highest rate that passed and the lowest that failed the SLO.",
+        "Geometric mean of the highest rate that passed and the lowest that failed the SLO, as"
+        " measured on each realisation.",
     ),
     Metric(
         "highest_pass_rate",

@@ -26,7 +26,11 @@ Verdict: TypeAlias = Literal["PASS", "FAIL", "INVALID"]
 
 
 class ObjectiveResult(Model):
-    """One objective in one trial. `value_ms` is the order statistic; null: too few are known."""
+    """One objective in one trial.
+
+    `value_ms` is the order statistic; null: too few are known, or so few there are that it would be
+    their maximum.
+    """
 
     label: str
     n: int
@@ -250,14 +254,14 @@ class ModelRepeat(Model):
     """One repeat's boundary: measured, and as the model has it on the same realisation.
 
     `left_out_urps` is that of the model which was fitted to the other repeats alone, and
-    `error_percent` 100 x ln(measured / left out).
+    `error_percent` 100 x ln(measured / left out); null: there is no other repeat.
     """
 
     repeat: int
     measured_urps: int
     model_urps: int
-    left_out_urps: int
-    error_percent: float
+    left_out_urps: int | None
+    error_percent: float | None
 
 
 class MissShare(Model):
@@ -297,6 +301,17 @@ class LongRunClaim(Model):
     """At 2% below the boundary, at it, and 2% above, and at the rates of a curve; rising."""
     repeats: tuple[ModelRepeat, ...] = ()
     trials: tuple[ModelTrial, ...] = ()
+    difference: str | None = None
+    """How the long run differs from what was measured, in a sentence."""
+
+    @property
+    def told(self) -> list[float | None]:
+        """Its numbers."""
+        told = [self.rms_percent, self.drift_percent, self.windows_95_urps]
+        told += [self.windows_kept_percent, self.hours_kept_percent]
+        told += [number for each in self.misses for number in each.percent]
+        told += [number for r in self.repeats for number in (r.model_urps, r.error_percent)]
+        return told + [n for t in self.trials for n in (t.ttft_percent, t.tpot_percent)]
 
 
 class Claims(Model):
@@ -316,6 +331,16 @@ class Claims(Model):
     not_covered: tuple[NotCovered, ...]
 
     @property
+    def window_rates(self) -> str | None:
+        """In which windows latency, power and bandwidth were measured, in words; None: in none."""
+        rates = [f"{r.highest_pass_urps / 1e6:.4g}" for r in self.repeats if r.highest_pass_urps]
+        if not rates:
+            return None
+        told = " and ".join(filter(None, [", ".join(rates[:-1]), rates[-1]]))
+        each = " of each repeat" if len(rates) > 1 else ""
+        return f"at the highest passing rate{each}: {told} requests/s"
+
+    @property
     def numbers(self) -> int:
         """How many numbers these are: what a recomputation has to give again."""
         metrics = (
@@ -332,6 +357,7 @@ class Claims(Model):
         told += [self.gate.drop_low, self.gate.drop_high]
         told += [number for u in self.under_load for number in (u.percent, u.low, u.high)]
         told += [u.same_percent for u in self.under_load]
+        told += self.long_run.told
         return sum(number is not None for number in told)
 
     def metric(self, key: str) -> MetricClaim:

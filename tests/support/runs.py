@@ -16,6 +16,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tokenwatt_site.accuracy_spec import AskedTask
 from tokenwatt_site.canonical import sha256_hex
 from tokenwatt_site.claims.derive import Evidence, derive
+from tokenwatt_site.engine_model.boundary import find_edges
+from tokenwatt_site.engine_model.document import Boundary, Fit, ModelFit, encode_model_fit
+from tokenwatt_site.engine_model.load import Load, Played, play
+from tokenwatt_site.engine_model.long_run import find_windows_95, long_load
+from tokenwatt_site.engine_model.model import EngineModel, Family, Prices
 from tokenwatt_site.evidence.answer_flags import flags_of
 from tokenwatt_site.evidence.answers import (
     FORMAT,
@@ -49,7 +54,8 @@ from tokenwatt_site.trials import Trial, read_trials
 from tokenwatt_site.trust.keyring import Keyring
 from tokenwatt_site.trust.signature import key_id, sign
 from tokenwatt_site.validity import verdict
-from tokenwatt_site.workload import NAMED, Realisation, Workload, workload_of
+from tokenwatt_site.windows import Windows
+from tokenwatt_site.workload import NAMED, Realisation, Row, Workload, workload_of
 
 _WORKLOAD = NAMED["demo-mix-v1"]
 
@@ -183,32 +189,82 @@ class ToyEngine:
         for number, (row, due_ns) in enumerate(
             zip(realisation.rows, realisation.due_ns(rate_urps), strict=True)
         ):
-            sent = due_ns + 20_000
             slot = min(range(self.slots), key=free_ns.__getitem__)
-            first = max(sent, free_ns[slot]) + self.prefill_ns
+            first = max(due_ns + 20_000, free_ns[slot]) + self.prefill_ns
             last = first + (row.output_tokens - 1) * self.step_ns
             free_ns[slot] = last
-            yield RequestRecord(
-                repeat=repeat,
-                trial=trial,
-                row=number,
-                due_ns=due_ns,
-                dialled_ns=None,
-                connected_ns=None,
-                sent_ns=sent,
-                first_ns=first,
-                last_ns=last,
-                end_ns=last + 10_000,
-                prompt_asked=row.input_tokens,
-                prompt_tokens=row.input_tokens,
-                cached_tokens=0,
-                output_asked=row.output_tokens,
-                output_tokens=row.output_tokens,
-                first_tokens=1,
-                events=row.output_tokens,
-                uncertainty_ns=0,
-                status=Status.OK,
+            yield _answered_whole(
+                (repeat, trial), number, row, due_ns=due_ns, first_ns=first, last_ns=last
             )
+
+    def at_pace(self, pace: float) -> ToyEngine:
+        return replace(self, step_ns=round(self.step_ns * pace))
+
+
+@dataclass(frozen=True)
+class ModelEngine:
+    """Serves requests as the engine model does, so that the model is right about it."""
+
+    pace: float = 1.0
+
+    @property
+    def model(self) -> EngineModel:
+        prices = (30_000_000_000, 12_000_000_000, 500_000_000, 1_000_000)
+        base, sequence, prompt, context = (round(price * self.pace) for price in prices)
+        return EngineModel(
+            Family(prefill="chunked", token_budget=512, max_batch=64),
+            Prices(
+                base_ps=base,
+                sequence_ps=sequence,
+                prompt_token_ps=prompt,
+                context_token_ps=context,
+            ),
+        )
+
+    def at_pace(self, pace: float) -> ModelEngine:
+        return replace(self, pace=pace)
+
+    def serve(
+        self, realisation: Realisation, rate_urps: int, *, repeat: int, trial: int
+    ) -> Iterator[RequestRecord]:
+        """Yield the record of every row; the trial runs until all have ended."""
+        played = play(self.model, Load.of(realisation), rate_urps)
+        times = zip(realisation.rows, *map(list, _times(played)), strict=True)
+        for number, (row, due, first, last) in enumerate(times):
+            yield _answered_whole(
+                (repeat, trial), number, row, due_ns=due, first_ns=first, last_ns=last
+            )
+
+
+def _times(played: Played) -> tuple[Any, Any, Any]:
+    return played.due_ns.tolist(), played.first_ns.tolist(), played.last_ns.tolist()
+
+
+def _answered_whole(
+    of: tuple[int, int], number: int, row: Row, *, due_ns: int, first_ns: int, last_ns: int
+) -> RequestRecord:
+    repeat, trial = of
+    return RequestRecord(
+        repeat=repeat,
+        trial=trial,
+        row=number,
+        due_ns=due_ns,
+        dialled_ns=None,
+        connected_ns=None,
+        sent_ns=due_ns + 20_000,
+        first_ns=first_ns,
+        last_ns=last_ns,
+        end_ns=last_ns + 10_000,
+        prompt_asked=row.input_tokens,
+        prompt_tokens=row.input_tokens,
+        cached_tokens=0,
+        output_asked=row.output_tokens,
+        output_tokens=row.output_tokens,
+        first_tokens=1,
+        events=row.output_tokens,
+        uncertainty_ns=0,
+        status=Status.OK,
+    )
 
 
 def a_key(seed: int = 1) -> Ed25519PrivateKey:
@@ -244,7 +300,7 @@ def _drawn(workload: Workload, repeat: int, lead_in: int, scored: int, tail: int
 
 @cache
 def _boundary(
-    engine: ToyEngine, drawn: Realisation, slo: tuple[Objective, ...], ratio: float
+    engine: ToyEngine | ModelEngine, drawn: Realisation, slo: tuple[Objective, ...], ratio: float
 ) -> tuple[int, int]:
     """Return the rates on both sides of the boundary, found once for many runs."""
 
@@ -261,6 +317,40 @@ def _boundary(
         else:
             high = middle
     return low, high
+
+
+@cache
+def fit_of(
+    model: EngineModel,
+    workload: Workload,
+    slo: tuple[Objective, ...],
+    drawn: tuple[Realisation, ...],
+) -> ModelFit:
+    """Return a fit whose models, all the same, state the boundaries that they have."""
+    long = long_load(Windows(workload, (), chosen=False))
+    assert long is not None
+    edges = find_edges(model, long, slo, 3_000_000)
+    assert edges is not None
+    loads = {0: long} | {each.number: Load.of(each) for each in drawn}
+    found = []
+    for repeat, load in loads.items():
+        at = find_edges(model, load, slo, edges.boundary_urps)
+        assert at is not None
+        found.append(Boundary(repeat=repeat, pass_urps=at.pass_urps, fail_urps=at.fail_urps))
+    fits = [Fit(left_out=0, **_told(model), boundaries=tuple(found))]
+    if len(drawn) > 1:
+        fits += [
+            Fit(left_out=each.repeat, **_told(model), boundaries=(each,)) for each in found[1:]
+        ]
+    return ModelFit(
+        format="tokenwatt/engine-model/1",
+        fits=tuple(fits),
+        windows_95=find_windows_95(model, long, slo, edges.boundary_urps),
+    )
+
+
+def _told(model: EngineModel) -> dict[str, Any]:
+    return {"family": model.family, "prices": model.prices}
 
 
 NONCE = "00" * 32
@@ -287,8 +377,12 @@ class RunBuilder:
 
     spec: Spec = field(default_factory=small_spec)
     simulated: bool = True
+    long_run: bool = False
+    """Whether an engine model was fitted. The engine is then a ModelEngine, and so the fit right;
+    trials are minutes apart, and brackets as narrow as those of full mode."""
     status: Literal["complete", "interrupted"] = "complete"
-    engine: ToyEngine = ToyEngine()
+    engine: ToyEngine | ModelEngine = ToyEngine()
+    model_fit: ModelFit | None = None
     rates_urps: tuple[int, ...] = ()
     spread: tuple[float, ...] = (1.0, 1.01, 0.99, 1.005, 0.995)
     power: PowerLog | None = None
@@ -367,6 +461,8 @@ class RunBuilder:
             yield "reference", encode_accuracy(self.reference)
         if self.under_load:
             yield "under-load", encode_under_load(self.under_load)
+        if self.fitted:
+            yield "engine-model", encode_model_fit(self.fitted)
 
     def evidence(self, journal: Sequence[Entry], requests: Sequence[RequestRecord]) -> Evidence:
         """Return what is derived from."""
@@ -381,7 +477,17 @@ class RunBuilder:
             self.accuracy,
             self.reference,
             self.under_load,
+            self.fitted,
         )
+
+    @property
+    def fitted(self) -> ModelFit | None:
+        """The engine model in the evidence."""
+        if not self.long_run:
+            return self.model_fit
+        workload = workload_of(self.spec.setup, self.trace)
+        drawn = tuple(self._realisation(repeat) for repeat in self._repeats)
+        return fit_of(ModelEngine().model, workload, self.spec.setup.slo, drawn)
 
     def trials(self) -> tuple[Trial, ...]:
         """Return the trials as they are read from the evidence."""
@@ -540,18 +646,17 @@ class RunBuilder:
     def _around_the_boundary(self, repeat: int) -> tuple[int, int, int]:
         spec = self.spec
         drawn = self._realisation(repeat)
-        low, high = _boundary(
-            self._engine(repeat), drawn, spec.setup.slo, spec.protocol.bracket_ratio
-        )
+        ratio = 1.02 if self.long_run else spec.protocol.bracket_ratio
+        low, high = _boundary(self._engine(repeat), drawn, spec.setup.slo, ratio)
         return low // 2, low, high
 
     def _offer(self, repeat: int, trial: int, rate_urps: int) -> list[RequestRecord]:
         drawn = self._realisation(repeat)
         return list(self._engine(repeat).serve(drawn, rate_urps, repeat=repeat, trial=trial))
 
-    def _engine(self, repeat: int) -> ToyEngine:
-        pace = self.spread[(repeat - 1) % len(self.spread)]
-        return replace(self.engine, step_ns=round(self.engine.step_ns * pace))
+    def _engine(self, repeat: int) -> ToyEngine | ModelEngine:
+        engine = ModelEngine() if self.long_run else self.engine
+        return engine.at_pace(self.spread[(repeat - 1) % len(self.spread)])
 
     def _realisation(self, repeat: int) -> Realisation:
         protocol = self.spec.protocol
@@ -582,7 +687,7 @@ class RunBuilder:
         return journal
 
     def _at(self, second: int) -> str:
-        minutes, seconds = divmod(second, 60)
+        minutes, seconds = divmod(second * (300 if self.long_run else 1), 60)
         hours, minutes = divmod(minutes, 60)
         return f"2026-01-{self.day:02}T{hours:02}:{minutes:02}:{seconds:02}.000000Z"
 

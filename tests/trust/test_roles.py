@@ -60,7 +60,7 @@ def test_another_role_or_one_twice_is_refused(roles: list[str]) -> None:
 
 def test_instruments_of_the_source_of_power_leave_no_log_beside() -> None:
     power = {"sensor": "dcgm", "scope": "gpu", "rate_hz": 1.0}
-    with pytest.raises(InputError, match="engine, model, power, trace, under-load or without"):
+    with pytest.raises(InputError, match="engine, engine-model, model, power"):
         check_roles(full(setup__power=power), [*BARE, "power-beside-1"])
 
 

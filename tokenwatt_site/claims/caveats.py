@@ -11,11 +11,19 @@ from tokenwatt_site.evidence.records import Status
 from tokenwatt_site.journal import Entry
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.prompts import Prompts, Words, prompts_of
-from tokenwatt_site.run import MetricClaim, NotCovered, RepeatClaim, SelfTest
+from tokenwatt_site.run import (
+    LongRunClaim,
+    MetricClaim,
+    NotCovered,
+    RepeatClaim,
+    SelfTest,
+    TrialClaim,
+)
 from tokenwatt_site.spec import MIN_SCORED, MIN_WINDOW_S, NOT_RECORDED, PowerScope, Spec
 from tokenwatt_site.trace import Trace
 from tokenwatt_site.trials import Told, Trial
 from tokenwatt_site.validity import fill_ns
+from tokenwatt_site.windows import Windows
 from tokenwatt_site.workload import Realisation
 
 
@@ -228,14 +236,6 @@ def _all(
     for metric in _once(metrics):
         if metric.value is None:
             yield METRICS[metric.key].label, _no_number(metric.reason or "no reason was recorded")
-    yield (
-        "The long run",
-        (
-            "Goodput is what this one realisation kept. Misses cluster, so short windows overstate"
-            " what the long run keeps: in simulations by about 10% where 600 requests were scored,"
-            " and by more below. No correction was made."
-        ),
-    )
     windows = [r.window_s for r in repeats if r.window_s is not None]
     if windows and (min(windows) < MIN_WINDOW_S or scored < MIN_SCORED):
         yield (
@@ -271,6 +271,73 @@ def _all(
     )
     if fields := not_recorded(setup.to_json()):
         yield "Setup fields that were not recorded", ", ".join(fields)
+
+
+def of_long_run(spec: Spec, windows: Windows, claim: LongRunClaim) -> tuple[NotCovered, ...]:
+    """Return what is to be known of the long run, and of the windows that stand for it."""
+    return tuple(NotCovered(what=what, why=why) for what, why in _long_run(spec, windows, claim))
+
+
+def _long_run(spec: Spec, windows: Windows, claim: LongRunClaim) -> Iterator[tuple[str, str]]:
+    if claim.outcome == "accepted":
+        kept = claim.windows_kept_percent
+        told = "" if kept is None else f" Of 10-minute windows at it {kept:.0f}% keep the SLO."
+        yield (
+            "Every hour of the long run",
+            (
+                "The long-run boundary is what the SLO's quantiles keep to over 200,000 requests."
+                f" Misses cluster, so single hours miss it.{told}"
+            ),
+        )
+    else:
+        yield (
+            "The long run",
+            (
+                "Goodput is what the realisations that were offered kept. Misses cluster, so short"
+                " windows overstate what the long run keeps: in simulations by about 10% where 600"
+                " requests were scored, and by more below. No correction was made: "
+                f"{claim.text}."
+            ),
+        )
+    if not windows.chosen:
+        yield (
+            "Windows chosen to stand for the long run",
+            "Those offered are the workload's first draws: none was chosen, and none left out.",
+        )
+    elif not windows.chosen_for(spec.setup.slo):
+        yield (
+            "Windows chosen for this SLO",
+            (
+                "They were chosen by engines under another SLO, on which short windows may weigh"
+                " otherwise."
+            ),
+        )
+
+
+def contradictions(
+    trials: Sequence[Trial], claimed: Sequence[TrialClaim]
+) -> tuple[NotCovered, ...]:
+    """Tell of trials that failed below a rate that passed on the same rows in the same repeat."""
+    judged = list(zip(trials, claimed, strict=True))
+    told = []
+    for trial, failed in judged:
+        above = [
+            str(claim.trial)
+            for other, claim in judged
+            if failed.verdict == "FAIL"
+            and claim.verdict == "PASS"
+            and claim.rate_urps > failed.rate_urps
+            and (other.repeat, other.band) == (trial.repeat, trial.band)
+        ]
+        if above:
+            told.append(
+                f"In repeat {failed.repeat} trial {failed.trial} failed at"
+                f" {failed.rate_urps / 1e6:g} requests/s, and trial {', '.join(above)} passed above"
+                " it."
+            )
+    what = "A boundary below which every rate passes, and above which none does"
+    why = " ".join(told) + " The lowest rate that failed decides."
+    return (NotCovered(what=what, why=why),) if told else ()
 
 
 def _no_number(reason: str) -> str:

@@ -10,16 +10,26 @@ from collections.abc import Mapping, Sequence
 
 from tokenwatt_site.claims.accuracy import accuracy_claims
 from tokenwatt_site.claims.bandwidth import bandwidth_claims
-from tokenwatt_site.claims.caveats import caveats, circumstances
+from tokenwatt_site.claims.caveats import (
+    caveats,
+    circumstances,
+    contradictions,
+    of_long_run,
+)
 from tokenwatt_site.claims.energy import energy_claims, idle_of, trial_energy
+from tokenwatt_site.claims.long_run import difference, long_run_claims
 from tokenwatt_site.claims.pooled import absent, pooled
 from tokenwatt_site.claims.power_caveats import host_caveats, power_caveats
 from tokenwatt_site.energy.idle import Idle
 from tokenwatt_site.evidence.records import Status
 from tokenwatt_site.goodput import (
+    Judgement,
     at_quantile,
     boundary_urps,
     bracket,
+    carries,
+    defined,
+    fewest,
     meets_all,
     order_statistic,
     quantile,
@@ -29,7 +39,6 @@ from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.run import (
     Claims,
     Distribution,
-    LongRunClaim,
     MetricClaim,
     ObjectiveResult,
     RepeatClaim,
@@ -38,6 +47,7 @@ from tokenwatt_site.run import (
 from tokenwatt_site.spec import Spec
 from tokenwatt_site.trials import Evidence, Trial, read_trials, tokens_in_window
 from tokenwatt_site.validity import highest_rate_urps, lag_ns, stamp_ns, verdict
+from tokenwatt_site.windows import windows_of
 
 __all__ = ["Evidence", "derive"]
 
@@ -56,7 +66,9 @@ def derive(spec: Spec, evidence: Evidence) -> Claims:
     energy = energy_claims(spec, evidence, tops)
     traffic = bandwidth_claims(spec, evidence, tops, energy.energies)
     answers = accuracy_claims(spec, evidence)
+    replayed = long_run_claims(spec, evidence, trials, repeats, tops)
     metrics = (
+        *replayed.metrics,
         *_rates(spec, trials, repeats, tops),
         *_latencies(spec, tops),
         *_shares(spec, tops),
@@ -76,9 +88,11 @@ def derive(spec: Spec, evidence: Evidence) -> Claims:
         accuracy=answers.accuracy,
         gate=answers.gate,
         under_load=answers.under_load,
-        long_run=LongRunClaim(outcome="none", text="no engine model was fitted"),
+        long_run=replayed.claim.model_copy(update={"difference": difference(metrics)}),
         not_covered=(
             *caveats(spec, repeats, metrics),
+            *of_long_run(spec, windows_of(spec, evidence.trace), replayed.claim),
+            *contradictions(trials, claimed),
             *traffic.not_covered,
             *circumstances(spec, evidence.journal, trials, evidence.trace),
             *power_caveats(spec, evidence, energy.energies),
@@ -115,7 +129,7 @@ def _trial_claim(
                 undefined=j.undefined,
                 misses=j.misses,
                 allowed=j.allowed,
-                value_ms=None if j.value_ns is None else j.value_ns / 1e6,
+                value_ms=_carried_ms(j),
                 passed=j.outcome == "PASS",
             )
             for j in trial.judgements(spec.setup.slo)
@@ -129,16 +143,26 @@ def _trial_claim(
     )
 
 
+def _carried_ms(found: Judgement) -> float | None:
+    if found.value_ns is None or not carries(found.objective.quantile, found.n):
+        return None
+    return found.value_ns / 1e6
+
+
 def _repeats(
     spec: Spec, trials: Sequence[Trial], claimed: Sequence[TrialClaim]
 ) -> tuple[tuple[RepeatClaim, ...], tuple[Trial, ...]]:
-    """Return the repeats, and of each that has one the trial at its highest passing rate."""
+    """Return the repeats, and of each that has one the trial at its highest passing rate.
+
+    A verdict is about rows: of a repeat, those of the band that it offered last count.
+    """
     repeats, tops = [], []
-    for repeat in sorted({trial.repeat for trial in trials}):
+    last_band = {trial.repeat: trial.band for trial in trials}
+    for repeat in sorted(last_band):
         own = [
             (trial, claim)
             for trial, claim in zip(trials, claimed, strict=True)
-            if trial.repeat == repeat
+            if trial.repeat == repeat and trial.band == last_band[repeat]
         ]
         low, high = bracket(
             [claim.rate_urps for _, claim in own if claim.verdict == "PASS"],
@@ -229,6 +253,14 @@ def _latencies(spec: Spec, tops: Sequence[Trial]) -> tuple[MetricClaim, ...]:
 def _latency(key: str, q: float, tops: Sequence[Trial]) -> MetricClaim:
     name = key.upper() if key in {"ttft", "tpot", "e2e"} else METRICS[key].label
     label = f"{name} p{q * 100:g}"
+    least = min((defined(key, trial.scored) for trial in tops), default=0)
+    if least and not carries(q, least):
+        return absent(
+            key,
+            f"withheld: {least:,} requests do not carry it; of fewer than {fewest(q):,} it is the"
+            " maximum",
+            label,
+        )
     values = [order_statistic(key, trial.scored, q) for trial in tops]
     known = [value / 1e6 for value in values if value is not None]
     if not tops:

@@ -9,10 +9,12 @@ from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.run import MetricClaim
 
 
-def pooled(key: str, values: Sequence[float], label: str | None = None) -> MetricClaim:
+def pooled(
+    key: str, values: Sequence[float], label: str | None = None, *, systematic: float = 0.0
+) -> MetricClaim:
     if not values or (METRICS[key].pooling == "geometric" and min(values) <= 0):
         return absent(key, "nothing above zero was measured", label)
-    over = statistics.pool(values, METRICS[key].pooling)
+    over = statistics.pool(values, METRICS[key].pooling, systematic)
     return MetricClaim(
         key=key,
         label=label or METRICS[key].label,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from tokenwatt_site.engine_model.load import Load, holds
@@ -39,24 +39,32 @@ def find_edges(
 ) -> Edges | None:
     """Find the boundary of a modelled engine nearest to a rate.
 
+    Returns None where it passes at every rate, or at none.
+    """
+    return edges_of(lambda rate_urps: holds(model, load, rate_urps, slo), near_urps)
+
+
+def edges_of(passes: Callable[[int], bool], near_urps: int) -> Edges | None:
+    """Find where something no longer passes.
+
     Steps out from `near_urps`, each step the square of the one before, then bisects on log rate.
     Returns None where it passes at every rate, or at none.
     """
     low = high = min(max(near_urps, 1), HIGHEST_URPS)
     step = _FIRST_STEP
-    if holds(model, load, low, slo):
-        while holds(model, load, high, slo):
+    if passes(low):
+        while passes(high):
             if high == HIGHEST_URPS:
                 return None
             low, high, step = high, min(math.ceil(high * step), HIGHEST_URPS), min(step * step, 2.0)
     else:
-        while not holds(model, load, low, slo):
+        while not passes(low):
             if low == 1:
                 return None
             low, high, step = max(math.floor(low / step), 1), low, min(step * step, 2.0)
     while not (edges := Edges(low, high)).adjacent:
         middle = min(max(edges.boundary_urps, low + 1), high - 1)
-        if holds(model, load, middle, slo):
+        if passes(middle):
             low = middle
         else:
             high = middle

@@ -10,10 +10,14 @@ import numpy as np
 
 from tokenwatt_site.engine_model.compiled import Compiled
 from tokenwatt_site.engine_model.model import EngineModel
-from tokenwatt_site.engine_model.steps import Ints, serve
+from tokenwatt_site.engine_model.steps import MOST_STEPS, NONE, Ints, serve
+from tokenwatt_site.errors import InputError, Problem
 from tokenwatt_site.goodput import rank
 from tokenwatt_site.spec import Objective
 from tokenwatt_site.workload import Realisation
+
+MOST_BUCKETS = 1 << 23
+"""Of all replicas: one for each token of the longest answer."""
 
 _PART = 1 << 20
 
@@ -69,7 +73,13 @@ class Count:
 
 
 def play(model: EngineModel, load: Load, rate_urps: int) -> Played:
-    """Answer a load at a rate, in 1e-6 requests/s."""
+    """Answer a load at a rate, in 1e-6 requests/s.
+
+    Raises:
+        InputError: the model takes more steps, or room, than a replay is given.
+    """
+    if model.family.replicas * load.ring_size > MOST_BUCKETS:
+        raise _too_much(model, "buckets for the answers to come", MOST_BUCKETS)
     family, prices = model.family, model.prices
     due = load.due_ns(rate_urps)
     first, last, put_back = serve(
@@ -97,7 +107,21 @@ def play(model: EngineModel, load: Load, rate_urps: int) -> Played:
         ),
         load.ring_size,
     )
+    if put_back == NONE:
+        raise _too_much(model, "steps", MOST_STEPS * len(due))
     return Played(due, first, last, int(put_back))
+
+
+def _too_much(model: EngineModel, what: str, most: int) -> InputError:
+    told = {**model.family.to_json(), **model.prices.to_json()}
+    return InputError(
+        Problem(
+            f"is an engine whose replay takes more {what} than it is given",
+            field="engine model",
+            found=str(told)[:200],
+            expected=f"at most {most:,}",
+        )
+    )
 
 
 def tpot_ns(played: Played, n_out: Ints) -> Ints:

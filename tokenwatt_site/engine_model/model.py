@@ -35,12 +35,15 @@ class Family(Model):
 
 
 class Prices(Model):
-    """What a step costs, in ps: itself, and for each of what it computes."""
+    """What a step costs, in ps: itself, and for each of what it computes.
+
+    No step of them takes so long that a 64-bit integer does not hold it.
+    """
 
     base_ps: Annotated[int, Field(ge=1, le=10**13)]
     sequence_ps: Price
-    prompt_token_ps: Price
-    context_token_ps: Price
+    prompt_token_ps: Annotated[int, Field(ge=0, le=10**12)]
+    context_token_ps: Annotated[int, Field(ge=0, le=10**9)]
 
 
 @dataclass(frozen=True, slots=True)

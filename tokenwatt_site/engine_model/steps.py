@@ -23,6 +23,11 @@ Ints = npt.NDArray[np.int64]
 
 NONE = -1
 
+MOST_STEPS = 1000
+"""Steps and requests put back, for each request: nobody waits for prices that ask for more."""
+
+LATEST_NS = 1 << 62
+
 
 @Compiled
 def serve(  # noqa: C901, PLR0912, PLR0915, PLR0917 - one loop: a call per step costs more than the step
@@ -34,6 +39,9 @@ def serve(  # noqa: C901, PLR0912, PLR0915, PLR0917 - one loop: a call per step 
     ring_size: int,
 ) -> tuple[Ints, Ints, int]:
     """Return when first and last tokens of requests come, in ns, and how many were put back.
+
+    NONE were put back where it took more than MOST_STEPS, or beyond LATEST_NS; then the times are
+    not all there.
 
     Args:
         due: when requests arrive, in ns, rising; shape (n,).
@@ -73,7 +81,7 @@ def serve(  # noqa: C901, PLR0912, PLR0915, PLR0917 - one loop: a call per step 
     held = np.zeros(replicas, np.int64)
     steps = np.zeros(replicas, np.int64)
     todo = np.full(replicas, NONE, np.int64)  # prompt tokens left of the head that is begun
-    arrived = ended = put_back = 0
+    arrived = ended = put_back = done = 0
     while ended < n:
         r = NONE
         for k in range(replicas):
@@ -157,6 +165,9 @@ def serve(  # noqa: C901, PLR0912, PLR0915, PLR0917 - one loop: a call per step 
             cost += per_sequence * batch[r] + per_context * context[r]
         free_at[r] += max(1, (cost + 500) // 1000)
         now = free_at[r]
+        done += 1
+        if done + put_back > MOST_STEPS * n or now > LATEST_NS:
+            return first, last, NONE
 
         if decodes:
             steps[r] += 1

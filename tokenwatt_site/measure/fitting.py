@@ -25,6 +25,7 @@ from scipy.optimize import least_squares
 from tokenwatt_site.engine_model.boundary import Edges, find_edges
 from tokenwatt_site.engine_model.document import Boundary, Fit, ModelFit
 from tokenwatt_site.engine_model.load import Load, play
+from tokenwatt_site.engine_model.long_run import find_windows_95
 from tokenwatt_site.engine_model.model import EngineModel, Family, Prices
 from tokenwatt_site.engine_model.steps import NONE, Ints
 from tokenwatt_site.evidence.records import RequestRecord, Status
@@ -43,11 +44,19 @@ NO_CAP = 1 << 20
 WIDTH = 0.1
 """A trial this far from the boundary, in ln of the rate, weighs half."""
 
+_DEAREST_PS = (10**13, 10**13, 10**12, 10**9)
+"""What `Prices` allows."""
+
 _MOST_SHARE = 100.0
-_FINITE_STEP = 0.01
-_TPOT_WEIGHT = 2.0
+_FINITE_STEP = 0.05
+_TPOT_WEIGHT = 10.0
+"""TTFT depends on where in a step a request arrives, TPOT is a mean over many steps: residuals of
+ln TPOT are about a tenth of those of ln TTFT."""
+
 _KNEE = 0.5
-"""Residuals beyond it, as ln, count linearly: a few stalls do not decide."""
+"""Weighted residuals beyond it count linearly: a few stalls do not decide."""
+
+_REFINED_ON = 6
 
 _TIE = 1.01
 """A later family must beat an earlier, simpler one by more than this factor of the loss."""
@@ -140,8 +149,12 @@ def model_fit(
     for repeat, load in sorted(realisations.items()):
         if repeat in boundaries:
             found.append((repeat, find_edges(full, load, slo, boundaries[repeat])))
-    if long_run is not None and boundaries:
-        found.insert(0, (0, find_edges(full, long_run, slo, min(boundaries.values()))))
+    windows_95 = None
+    if long_run is not None:
+        edges = find_edges(full, long_run, slo, min(boundaries.values()))
+        found.insert(0, (0, edges))
+        if edges is not None:
+            windows_95 = find_windows_95(full, long_run, slo, edges.boundary_urps * 96 // 100)
     fits = [_fit_of(0, full, found)]
     for repeat in sorted(boundaries) if len(boundaries) > 1 else ():
         others = {r: urps for r, urps in boundaries.items() if r != repeat}
@@ -149,7 +162,7 @@ def model_fit(
         if model is not None and repeat in realisations:
             edges = find_edges(model, realisations[repeat], slo, boundaries[repeat])
             fits.append(_fit_of(repeat, model, [(repeat, edges)]))
-    return ModelFit(format="tokenwatt/engine-model/1", fits=tuple(fits), windows_95=None)
+    return ModelFit(format="tokenwatt/engine-model/1", fits=tuple(fits), windows_95=windows_95)
 
 
 def _fit_of(left_out: int, model: EngineModel, found: Sequence[tuple[int, Edges | None]]) -> Fit:
@@ -206,15 +219,16 @@ class _Told:
         for mine, theirs, weight in zip(
             self._logs(played.first_ns, played.last_ns), self.logs, (1.0, _TPOT_WEIGHT), strict=True
         ):
-            bent = _bent(mine - theirs)
-            parts.append(bent * (weight * math.sqrt(self.weight / max(len(bent), 1))))
+            bent = _bent(weight * (mine - theirs))
+            parts.append(bent * math.sqrt(self.weight / max(len(bent), 1)))
         return np.concatenate(parts)
 
 
 def _bent(residuals: Floats) -> Floats:
     """Return what squares to a pseudo-Huber loss: as they are while small, then growing slower."""
     squares = (residuals / _KNEE) ** 2
-    return np.sign(residuals) * _KNEE * np.sqrt(2 * (np.sqrt(1 + squares) - 1))
+    bent: Floats = np.sign(residuals) * _KNEE * np.sqrt(2 * (np.sqrt(1 + squares) - 1))
+    return bent
 
 
 def _told(seen: Sequence[Seen], boundaries: Mapping[int, int]) -> list[_Told]:
@@ -260,11 +274,10 @@ class _Units:
         return cls((step_ps, step_ps / batch, step_ps / prompt, step_ps / context))
 
     def model(self, family: Family, shares: Floats) -> EngineModel:
-        base, *others = (
-            min(round(unit * share), 10**13)
-            for unit, share in zip(self.prices, shares.tolist(), strict=True)
+        base, sequence, prompt, context = (
+            min(round(unit * share), most)
+            for unit, share, most in zip(self.prices, shares.tolist(), _DEAREST_PS, strict=True)
         )
-        sequence, prompt, context = others
         return EngineModel(
             family,
             Prices(
@@ -308,60 +321,84 @@ def _refine(
         return np.column_stack(columns)
 
     found = least_squares(
-        residuals, start, slopes, bounds=(0.0, _MOST_SHARE), max_nfev=most, xtol=1e-4, ftol=1e-5
+        residuals, start, slopes, bounds=(0.0, _MOST_SHARE), max_nfev=most, xtol=1e-4, ftol=1e-4
     )
-    return np.asarray(found.x, np.float64)
+    shares: Floats = found.x
+    return shares
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A family with its best prices so far; `loss` is over all trials."""
+
+    loss: float
+    complexity: int
+    family: Family
+    shares: Floats
 
 
 def _best(spec: Spec, seen: Sequence[Seen], boundaries: Mapping[int, int]) -> EngineModel | None:
     """Return the family and the prices that tell the trials best; None: there is nothing to tell.
 
     Each family is screened on the trial nearest the boundary, from all starts; what is best there
-    is refined on a few trials and compared on all; the best two are refined on all.
+    is refined on a few trials and compared on all; the best two are refined on more.
     """
     told = _told(seen, boundaries)
     if not told:
         return None
     parallelism = spec.setup.parallelism
-    families = _families(told, parallelism.replicas * parallelism.data)
-    units = _Units.of(told[0], families[0].replicas)
-    few = told[:3]
-    screened: list[tuple[float, int, Floats]] = []
-    for index, family in enumerate(families):
-        starts = sorted(_STARTS, key=lambda start: _loss(units.model(family, start), told[:1]))
-        refined = [_refine(family, units, start, told[:1], 10) for start in starts[:2]]
-        best = min(refined, key=lambda shares: _loss(units.model(family, shares), told[:1]))
-        shares = _refine(family, units, best, few, 8)
-        screened.append((_loss(units.model(family, shares), told), index, shares))
-    finals: list[tuple[float, int, EngineModel]] = []
-    for _, index, shares in sorted(screened, key=lambda s: s[:2])[:2]:
-        model = units.model(families[index], _refine(families[index], units, shares, told, 12))
-        finals.append((_loss(model, told), index, model))
-    least = min(loss for loss, _, _ in finals)
-    tied = [final for final in finals if final[0] <= least * _TIE]
-    return min(tied, key=lambda final: final[1])[2]
+    replicas = parallelism.replicas * parallelism.data
+    units = _Units.of(told[0], replicas)
+    families = _plain_families(replicas)
+    screened = [_screened(f, i, units, told) for i, f in enumerate(families)]
+    screened.sort(key=lambda c: (c.loss, c.complexity))
+    for limit in _limits(told, replicas):
+        for plain in screened[:2]:
+            family = plain.family.model_copy(update=limit)
+            screened.append(_screened(family, plain.complexity + len(families), units, told))
+    screened.sort(key=lambda c: (c.loss, c.complexity))
+    finals = []
+    for c in screened[:2]:
+        shares = _refine(c.family, units, c.shares, told[:_REFINED_ON], 12)
+        loss = _loss(units.model(c.family, shares), told)
+        finals.append(replace(c, loss=loss, shares=shares) if loss < c.loss else c)
+    least = min(c.loss for c in finals)
+    best = min((c for c in finals if c.loss <= least * _TIE), key=lambda c: c.complexity)
+    return units.model(best.family, best.shares)
+
+
+def _screened(family: Family, complexity: int, units: _Units, told: Sequence[_Told]) -> _Candidate:
+    def loss(shares: Floats) -> float:
+        return _loss(units.model(family, shares), told[:1])
+
+    starts = sorted(_STARTS, key=loss)[:2]
+    nearest = min((_refine(family, units, start, told[:1], 10) for start in starts), key=loss)
+    shares = _refine(family, units, nearest, told[:3], 8)
+    return _Candidate(_loss(units.model(family, shares), told), complexity, family, shares)
 
 
 # Which families there are.
 
 
-def _families(told: Sequence[_Told], replicas: int) -> list[Family]:
-    """Return the families to try, simpler ones first."""
-    plain = [
+def _plain_families(replicas: int) -> list[Family]:
+    """Return the families to try that nothing but tokens of a step limits."""
+    chunked = [
         Family(prefill="chunked", token_budget=b, max_batch=NO_CAP, replicas=replicas)
         for b in BUDGETS
     ]
-    plain.append(
-        Family(prefill="first", token_budget=BUDGETS[0], max_batch=NO_CAP, replicas=replicas)
-    )
+    first = Family(prefill="first", token_budget=BUDGETS[0], max_batch=NO_CAP, replicas=replicas)
+    return [*chunked, first]
+
+
+def _limits(told: Sequence[_Told], replicas: int) -> list[dict[str, int]]:
+    """Return what else may limit the engine, from where what it holds stays at its most."""
     limits: list[dict[str, int]] = []
     if (cap := _plateau([_decoding(t) for t in told], 1.0)) is not None:
         limits.append({"max_batch": max(1, round(cap / replicas))})
     if (held := _plateau([_tokens_held(t) for t in told], 0.03)) is not None:
         # What waits with its prompt half computed holds some too, and is not seen.
         limits += [{"kv_tokens": math.ceil(held / replicas * more)} for more in (1.0, 1.04)]
-    limited = [family.model_copy(update=limit) for limit in limits for family in plain]
-    return plain + limited
+    return limits
 
 
 def _decoding(told: _Told) -> Floats:

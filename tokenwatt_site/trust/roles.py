@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
+from tokenwatt_site.engine_model.document import decode_model_fit
 from tokenwatt_site.errors import InputError, Problem
 from tokenwatt_site.evidence.answers import decode_accuracy
 from tokenwatt_site.evidence.engine import decode_engine
@@ -19,7 +20,16 @@ from tokenwatt_site.trust.difference import expect_equal
 
 REQUIRED_ROLES = frozenset({"journal", "requests"})
 OTHER_ROLES = frozenset(
-    {"power", "engine", "model", "trace", "accuracy", "reference", "under-load"}
+    {
+        "power",
+        "engine",
+        "model",
+        "trace",
+        "accuracy",
+        "reference",
+        "under-load",
+        "engine-model",
+    }
 )
 BESIDE = "power-beside-"
 """Begins the roles of what further instruments read: power-beside-1, power-beside-2 and so on."""
@@ -87,6 +97,7 @@ def decoded(raw: Mapping[str, bytes], trace: Trace | None, path: str) -> Evidenc
         accuracy=read("accuracy", decode_accuracy),
         reference=read("reference", decode_accuracy),
         under_load=read("under-load", decode_under_load),
+        model_fit=read("engine-model", decode_model_fit),
     )
 
 
