@@ -16,6 +16,7 @@ from tokenwatt_site.measure.begun import Begun
 from tokenwatt_site.measure.client import Target
 from tokenwatt_site.measure.engine import RunningEngine
 from tokenwatt_site.measure.instruments import Instruments
+from tokenwatt_site.measure.modelling import predicted
 from tokenwatt_site.measure.rehearsal import trial_seconds
 from tokenwatt_site.measure.search import Done, Offer, RepeatSearch
 from tokenwatt_site.measure.trial import Progress, run_trial
@@ -197,7 +198,8 @@ class Trials:
             return highest_rate_urps(self.spec, self.windows.realisation(repeat, band), test)
 
         def predict(band: Band, near_urps: int) -> int | None:
-            return self._predicted(Load.of(self.windows.realisation(repeat, band)), near_urps)
+            load = Load.of(self.windows.realisation(repeat, band))
+            return predicted(self.spec, self.valid(), load, near_urps, self.say)
 
         return RepeatSearch(
             self.spec.protocol,
@@ -210,24 +212,6 @@ class Trials:
 
     def _repeats(self) -> list[int]:
         return sorted({trial.repeat for trial in self.known})
-
-    def _predicted(self, load: Load, near_urps: int) -> int | None:
-        """Return where a model of this engine has its boundary; None: no model tells."""
-        # Its optimiser takes long to load, and only what measures needs it.
-        from tokenwatt_site.measure import fitting  # noqa: PLC0415
-
-        seen = [fitting.seen_of(trial) for trial in self.valid()]
-        try:
-            predicted = fitting.predict(self.spec, seen, load, near_urps)
-        except Exception as error:  # noqa: BLE001 - it saves trials, and must cost none
-            self.say(f"the engine model could not be fitted ({type(error).__name__}: {error})")
-            return None
-        if predicted is not None:
-            self.say(
-                f"an engine model fitted to {len(seen)} trial{'s' if len(seen) != 1 else ''} has"
-                f" the boundary at {predicted / 1e6:.3f} requests/s"
-            )
-        return predicted
 
     def _engine_error(
         self, launched: Launched, trial: Trial, silent: int, reason: str | None
