@@ -227,7 +227,8 @@ class _Told:
 def _bent(residuals: Floats) -> Floats:
     """Return what squares to a pseudo-Huber loss: as they are while small, then growing slower."""
     squares = (residuals / _KNEE) ** 2
-    return np.sign(residuals) * _KNEE * np.sqrt(2 * (np.sqrt(1 + squares) - 1))
+    bent: Floats = np.sign(residuals) * _KNEE * np.sqrt(2 * (np.sqrt(1 + squares) - 1))
+    return bent
 
 
 def _told(seen: Sequence[Seen], boundaries: Mapping[int, int]) -> list[_Told]:
@@ -322,7 +323,8 @@ def _refine(
     found = least_squares(
         residuals, start, slopes, bounds=(0.0, _MOST_SHARE), max_nfev=most, xtol=1e-4, ftol=1e-4
     )
-    return np.array(found.x, np.float64)
+    shares: Floats = found.x
+    return shares
 
 
 @dataclass(frozen=True)

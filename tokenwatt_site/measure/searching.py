@@ -94,9 +94,9 @@ class Budget:
         if needed_s > left_s:
             raise Interrupted(
                 Problem(
-                    f"the budget of {self.seconds / 60:g} minutes has no time left for {what}",
-                    found=f"{max(0.0, left_s) / 60:.1f} minutes",
-                    expected=f"{needed_s / 60:.1f}",
+                    f"the budget of {self.seconds / 60:g} min has no time left for {what}",
+                    found=f"{max(0.0, left_s) / 60:.1f} min",
+                    expected=f"{needed_s / 60:.1f} min",
                 )
             )
 
