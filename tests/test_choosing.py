@@ -1,6 +1,7 @@
 """The published choice of windows: that it can be made again, and that its windows agree.
 
-`make proof B=choosing` looks at all windows; here are some of each band.
+`make proof B=choosing` looks at windows of all bands, in fewer examples a slice than other proofs,
+since each draws and plays a window; here are some of the lower bands.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ def test_a_panel_has_its_boundaries_in_all_thirds_of_its_band():
         [(n, p) for n, p, e in ALL if e == 0 and (PROOF or CHOICE.bands[n].low_urps < 32_000_000)]
     )
 )
-@settings(max_examples=1000 if PROOF else 12)
+@settings(max_examples=40 if PROOF else 12)
 def test_windows_are_drawn_again_bit_for_bit(which):
     number, place = which
     assert drawn(number, place).hash == CHOICE.bands[number].windows[place].hash
@@ -114,8 +115,8 @@ def test_the_long_run_is_drawn_again_bit_for_bit():
     assert long_run(WORKLOAD).hash == CHOICE.long_run_hash
 
 
-@given(st.sampled_from([key for key in ALL if PROOF or CHOICE.bands[key[0]].low_urps < 16_000_000]))
-@settings(max_examples=1000 if PROOF else 25)
+@given(st.sampled_from([key for key in ALL if PROOF or CHOICE.bands[key[0]].low_urps < 8_000_000]))
+@settings(max_examples=60 if PROOF else 12)
 def test_scores_are_found_again(which):
     number, place, engine = which
     chosen = CHOICE.bands[number]
@@ -126,7 +127,7 @@ def test_scores_are_found_again(which):
 
 @pytest.mark.skipif(not PROOF, reason="some seconds for each; make proof B=choosing")
 @given(st.sampled_from([(n, e) for n, p, e in ALL if p == 0]))
-@settings(max_examples=4)
+@settings(max_examples=2)
 def test_the_panel_is_scaled_again_to_the_same_engines(which):
     number, engine = which
     chosen = CHOICE.bands[number]
