@@ -45,6 +45,22 @@ def test_measure_prints_the_run_file_and_nothing_else_on_standard_output(here, l
     assert "SLO goodput" in done.stderr
 
 
+def test_a_budget_that_holds_no_repeat_ends_before_the_launch(here, lab):  # noqa: F811
+    # The first repeat takes 45 s at least, with a launch and its trials.
+    spent = call("measure", "--spec", "a.spec.yaml", "--budget", "1m")
+    assert spent.exit_code == 0, spent.stderr
+    (here / "a.spec.yaml").write_text(
+        json.dumps(small_spec_dict(protocol__scored=200)), encoding="utf-8"
+    )
+    spent = call("measure", "--spec", "a.spec.yaml", "--budget", "1m")
+    assert spent.exit_code == 130
+    assert "the budget of 1 min has no time left for repeat 1" in spent.stderr
+    assert lab.launches == 1
+    refused = call("measure", "--spec", "a.spec.yaml", "--budget", "soon")
+    assert refused.exit_code == 2
+    assert "--budget" in refused.stderr
+
+
 def test_the_short_command_takes_the_reproduce_lines_of_the_example(here, lab):  # noqa: F811
     run = call(
         *("run", "--spec", "a.spec.yaml", "--label", "x-1", "--role", "baseline"),

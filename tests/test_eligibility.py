@@ -67,6 +67,16 @@ def test_a_full_recorded_run_by_a_known_key_lacks_what_this_version_cannot_measu
     assert codes(subject) == ["accuracy", "long-run"]
 
 
+def test_a_full_run_whose_long_run_is_accepted_lacks_its_gate_alone(tmp_path: Path) -> None:
+    spec = spec_in_mode("full", **RECORDED, **GATE)
+    builder = RunBuilder(simulated=False, long_run=True, spec=spec)
+    subject = configuration(tmp_path, builder, keyring_of(tmp_path / "keys", a_key()))
+    assert codes(subject) == ["accuracy"]
+    refused = replace(builder, spread=(1.0, 1.1, 0.9))
+    found = text(configuration(tmp_path / "refused", refused), "long-run")
+    assert found.startswith("the correction to the long run is refused: models fitted without")
+
+
 def test_quick_mode_does_not_rank_and_the_reason_names_it(tmp_path: Path) -> None:
     subject = configuration(tmp_path, RunBuilder(spec=spec_in_mode("quick")))
     assert "quick mode" in text(subject, "mode")

@@ -12,8 +12,10 @@ from tokenwatt_site.evidence.records import RequestRecord, Status
 from tokenwatt_site.goodput import (
     boundary_urps,
     bracket,
+    carries,
     decide,
     e2e_ns,
+    fewest,
     judge,
     meets_all,
     order_statistic,
@@ -211,3 +213,9 @@ def test_an_open_bracket_has_no_boundary():
 def test_tpot_is_the_nearest_nanosecond_and_of_two_the_even_one(span, steps):
     r = record(first_ns=0, last_ns=span, first_tokens=1, output_tokens=1 + steps)
     assert tpot_ns(r) == round(Fraction(span, steps))
+
+
+@given(st.sampled_from([0.5, 0.8, 0.9, 0.95, 0.99, 0.999]), st.integers(1, 3000))
+def test_h8_a_quantile_is_carried_where_a_value_lies_above_it(q, n):
+    assert carries(q, n) == (n - rank(q, n) >= 1)
+    assert carries(q, n) == (n >= fewest(q))

@@ -24,14 +24,18 @@ Interval = tuple[float, float] | None
 
 
 def stub(
-    name: str, value: float | None, interval: Interval = None, **setup_changes: Any
+    name: str,
+    value: float | None,
+    interval: Interval = None,
+    key: str = "long_run_goodput",
+    **setup_changes: Any,
 ) -> Configuration:
-    """Return what the leaderboard reads of a configuration, any goodput measured and corrected."""
+    """Return what the leaderboard reads of a configuration, with any goodput of this key."""
     low, high = interval or (None, None)
 
-    def metric(key: str) -> MetricClaim:
-        if key not in COLUMNS[:2]:
-            return MetricClaim(key=key, label=key, value=None, repeats=(), reason="not measured")
+    def metric(asked: str) -> MetricClaim:
+        if asked != key:
+            return MetricClaim(key=asked, label=asked, value=None, repeats=(), reason="not there")
         repeats = () if value is None else (value,) * 3
         return MetricClaim(key=key, label=key, value=value, repeats=repeats, low=low, high=high)
 
@@ -134,6 +138,21 @@ def test_every_row_is_listed_ranked_ones_first_and_those_without_goodput_last(
     assert [bool(row.excluded) for row in found.values()] == [False, False, True, True, True, True]
 
 
+def test_unranked_rows_that_were_only_measured_stand_below_corrected_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(leaderboard, "reasons", lambda _: (Exclusion("mode", "quick mode"),))
+    found = rows(
+        [
+            stub("none", None),
+            stub("measured low", 500, key="goodput"),
+            stub("measured", 9000, key="goodput"),
+            stub("corrected", 10),
+        ]
+    )
+    assert list(found) == ["corrected", "measured", "measured low", "none"]
+
+
 def test_a_row_that_may_not_rank_moves_no_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     excluded = (Exclusion("key", "unknown"),)
     monkeypatch.setattr(leaderboard, "reasons", lambda c: excluded if c.title == "best" else ())
@@ -150,7 +169,7 @@ def test_a_row_that_may_not_rank_moves_no_rank(monkeypatch: pytest.MonkeyPatch) 
             "setup__workload": {"name": "other", "version": 1, "hash": "2" * 64},
         },
         {"setup__workload__hash": "3" * 64},
-        {"setup__slo": [{"metric": "ttft", "quantile": 0.99, "limit_ms": 1500.0}]},
+        {"setup__slo": [{"metric": "ttft", "quantile": 0.8, "limit_ms": 1500.0}]},
         {"setup__slo": [{"metric": "ttft", "quantile": 0.9, "limit_ms": 1400.0}]},
         {"setup__power": {"sensor": "nvml", "scope": "gpu", "rate_hz": 1.0}},
         {"setup__accelerator__model": "NVIDIA H200"},

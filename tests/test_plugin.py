@@ -11,6 +11,8 @@ from mkdocs.config import load_config
 from mkdocs.exceptions import Abort, PluginError
 
 from tests.pages.conftest import SHIPPED, a_power_log, board_spec
+from tests.pages.test_goodput_bench import MACHINE
+from tests.pages.test_goodput_bench import written as write_bench
 from tests.pages.test_report import Parsed
 from tests.support.runs import RunBuilder, a_key, keyring_of, small_spec
 from tests.support.site import build_site, make_project
@@ -31,6 +33,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     RunBuilder(spec=small_spec(title=EVIL, setup__host_kind="other")).write(runs / "two")
     shutil.copy(SHIPPED, runs)
     keyring_of(folder / "site_src" / "keys", a_key())
+    write_bench(folder / "site_src" / "data")
     return build_site(folder)
 
 
@@ -44,6 +47,15 @@ def test_there_is_one_page_per_configuration_and_the_ranking_is_home(site: Path)
     assert "2 measured configurations" in home
     assert "As published, not recomputed" in home
     assert len(list((site / "quoted").glob("*.html"))) == 1
+
+
+def test_the_goodput_page_draws_the_benchmark_from_the_file_beside_it(site: Path) -> None:
+    page = (site / "goodput.html").read_text(encoding="utf-8")
+    assert f"Measured on: {MACHINE}" in page
+    assert 'href="data/goodput-bench.json"' in page
+    assert (site / "data" / "goodput-bench.json").is_file()
+    assert page.count('role="img"') == 4
+    assert "<!--tw:" not in page
 
 
 def test_run_and_evidence_are_served_with_their_own_bytes(site: Path) -> None:

@@ -571,3 +571,14 @@ def test_no_more_answers_are_asked_for_than_are_read() -> None:
         SpecError, match=r"more than 100,000 answers: ask in fewer accuracy\.repeats"
     ):
         gated_spec(50_000, protocol__repeats=3, accuracy={"repeats": 3})
+
+
+@pytest.mark.parametrize(("quantile", "fewest"), [(0.99, 100), (0.95, 20), (0.9, 10)])
+def test_a20_a_quantile_that_the_scored_requests_do_not_carry_is_refused(
+    quantile: float, fewest: int
+) -> None:
+    slo = [{"metric": "ttft", "quantile": quantile, "limit_ms": 1500.0}]
+    small_spec(setup__slo=slo, protocol__scored=fewest)
+    if fewest > 10:  # fewer are never scored
+        with pytest.raises(SpecError, match=f"at least {fewest} scored requests"):
+            small_spec(setup__slo=slo, protocol__scored=fewest - 1)

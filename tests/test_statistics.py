@@ -106,37 +106,6 @@ def test_rank_ranges_equal_counting_by_hand(pairs):
     assert rank_ranges(intervals) == naive
 
 
-def values_of_spread(n, spread):
-    """Values whose logs have a mean of 0 and exactly this standard deviation."""
-    steps = [k - (n - 1) / 2 for k in range(n)]
-    scale = spread / math.sqrt(sum(step**2 for step in steps) / (n - 1))
-    return [math.exp(scale * step) for step in steps]
-
-
-@given(st.floats(0.004, 0.2), st.floats(0.001, 0.05))
-def test_so_many_repeats_make_the_interval_and_one_less_does_not(half, spread):
-    needed = repeats_needed(half, spread, systematic=0)
-    if needed is None:
-        assert math.expm1(stats.t.ppf(0.975, 99) * spread / 10) > half * 0.9999
-        return
-    assert pool(values_of_spread(needed, spread), "geometric").high - 1 <= half * 1.000001
-    if needed > 3:
-        assert pool(values_of_spread(needed - 1, spread), "geometric").high - 1 > half * 0.999999
-
-
-@pytest.mark.parametrize(
-    ("half", "spread", "needed"),
-    [(0.02, 0.015, 6), (0.03, 0.015, 4), (0.02, 0.0, 3), (0.0098, 0.015, None)],
-)
-def test_what_is_systematic_is_in_the_interval_and_no_repeat_takes_it_out(half, spread, needed):
-    wide = [
-        math.expm1(math.hypot(stats.t.ppf(0.975, n - 1) * spread / math.sqrt(n), 1.96 * 0.005))
-        for n in range(3, 101)
-    ]
-    assert next((n for n, found in enumerate(wide, 3) if found <= half), None) == needed
-    assert repeats_needed(half, spread) == needed
-
-
 def test_v1_a_band_from_two_launches_would_be_so_wide_that_it_says_nothing():
     logs = [math.log(v) for v in V1]
     assert math.exp(stdlib.fmean(logs)) == pytest.approx(2420.505, abs=5e-4)
@@ -251,3 +220,34 @@ def test_a_slope_and_its_interval_are_those_of_numpys_line(points):
 def test_two_points_or_one_moment_have_no_slope():
     assert slope([0.0, 1.0], [0.0, 1.0]) is None
     assert slope([2.0, 2.0, 2.0], [0.0, 1.0, 2.0]) is None
+
+
+def values_of_spread(n, spread):
+    """Values whose logs have a mean of 0 and exactly this standard deviation."""
+    steps = [k - (n - 1) / 2 for k in range(n)]
+    scale = spread / math.sqrt(sum(step**2 for step in steps) / (n - 1))
+    return [math.exp(scale * step) for step in steps]
+
+
+@given(st.floats(0.004, 0.2), st.floats(0.001, 0.05))
+def test_so_many_repeats_make_the_interval_and_one_less_does_not(half, spread):
+    needed = repeats_needed(half, spread, systematic=0)
+    if needed is None:
+        assert math.expm1(stats.t.ppf(0.975, 99) * spread / 10) > half * 0.9999
+        return
+    assert pool(values_of_spread(needed, spread), "geometric").high - 1 <= half * 1.000001
+    if needed > 3:
+        assert pool(values_of_spread(needed - 1, spread), "geometric").high - 1 > half * 0.999999
+
+
+@pytest.mark.parametrize(
+    ("half", "spread", "needed"),
+    [(0.02, 0.015, 6), (0.03, 0.015, 4), (0.02, 0.0, 3), (0.0098, 0.015, None)],
+)
+def test_what_is_systematic_is_in_the_interval_and_no_repeat_takes_it_out(half, spread, needed):
+    wide = [
+        math.expm1(math.hypot(stats.t.ppf(0.975, n - 1) * spread / math.sqrt(n), 1.96 * 0.005))
+        for n in range(3, 101)
+    ]
+    assert next((n for n, found in enumerate(wide, 3) if found <= half), None) == needed
+    assert repeats_needed(half, spread) == needed

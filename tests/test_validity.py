@@ -22,6 +22,7 @@ from tokenwatt_site.trials import read_trials
 from tokenwatt_site.validity import (
     fault,
     highest_load_urps,
+    highest_passing,
     highest_rate_urps,
     require_playable,
     verdict,
@@ -47,6 +48,16 @@ def edited(**changes):
 
 def test_a19_a_sound_trial_has_exactly_one_verdict():
     assert verdict(SPEC, trial_of()) == ("PASS", None)
+
+
+def test_the_highest_passing_trial_is_one_on_the_rows_that_were_offered_last():
+    passed = trial_of()
+    upper = replace(passed.band, low_urps=5)
+    higher = replace(passed, rate_urps=600_000, number=2)
+    lower = replace(passed, number=3, band=upper)
+    assert highest_passing(SPEC, [passed, higher]) == higher
+    assert highest_passing(SPEC, [passed, higher, lower]) == lower
+    assert highest_passing(SPEC, []) is None
 
 
 MS = 1_000_000

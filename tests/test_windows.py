@@ -35,27 +35,28 @@ CHOSEN = windows_of(without_rows())
 
 def test_bands_begin_where_the_one_below_ends():
     assert all(low.high_urps == high.low_urps for low, high in pairwise(CHOSEN.bands))
-    assert (CHOSEN.bands[0].low_urps, CHOSEN.bands[-1].high_urps) == (250_000, 128_000_000)
+    assert all(band.high_urps == 2 * band.low_urps for band in CHOSEN.bands)
 
 
-@pytest.mark.parametrize(
-    ("rate", "low"),
-    [
-        (1, 250_000),
-        (250_000, 250_000),
-        (5_090_000, 4_000_000),
-        (8_000_000, 8_000_000),
-        (128_000_000, 64_000_000),
-        (HIGHEST_URPS, 64_000_000),
-    ],
-)
-def test_a_rate_has_one_band_and_beyond_all_of_them_the_nearest(rate, low):
-    assert CHOSEN.band_at(rate).low_urps == low
-    assert CHOSEN.band_from(low) == CHOSEN.band_at(rate)
+def test_a_rate_has_one_band_and_beyond_all_of_them_the_nearest():
+    assert CHOSEN.band_at(5_090_000).low_urps == 4_000_000
+    for band in CHOSEN.bands:
+        assert CHOSEN.band_at(band.low_urps) == CHOSEN.band_at(band.high_urps - 1) == band
+        assert CHOSEN.band_from(band.low_urps) == band
+    assert CHOSEN.band_at(1) == CHOSEN.bands[0]
+    assert CHOSEN.band_at(HIGHEST_URPS) == CHOSEN.bands[-1]
 
 
 def test_where_no_band_begins_there_is_none():
-    assert CHOSEN.band_from(300_000) is None
+    assert CHOSEN.band_from(4_000_001) is None
+
+
+def test_a_search_that_starts_above_all_bands_needs_rows_of_its_own():
+    highest = CHOSEN.bands[-1].highest_urps / 1e6
+    assert windows_of(without_rows(start_rate=highest, max_rate=100_000)).chosen
+    beyond = without_rows(start_rate=highest + 0.1, max_rate=100_000)
+    with pytest.raises(SpecError, match=rf"start_rate: .*; expected at most {highest:g} requests"):
+        windows_of(beyond)
 
 
 def test_rows_are_offered_a_tenth_beyond_the_end_of_their_band():
@@ -93,7 +94,7 @@ def test_a_window_is_a_piece_of_its_draw_with_streams_of_its_own():
 
 
 def test_repeat_r_is_the_window_at_place_r():
-    band = CHOSEN.band_at(1_000_000)
+    band = CHOSEN.band_at(5_090_000)
     for repeat in (1, 2):
         first_row = band.first_rows[repeat - 1]
         assert CHOSEN.realisation(repeat, band) == window(CHAT, repeat, band, first_row)

@@ -16,7 +16,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -53,6 +53,7 @@ STRIDES = 8
 _SHAPED_URPS = 5_656_854
 """The rate, in the middle of [4, 8) requests/s, at which the prices of a shape are about right."""
 
+_MIDDLE_URPS = 4_000_000
 _SETTLED = 1.01
 _BEGINNING = 20_000
 """Rows of the long run on which engines are scaled."""
@@ -306,6 +307,10 @@ class Chooser:
         return Load.of(long_run(self.workload))
 
     @cached_property
+    def long_hash(self) -> str:
+        return long_run(self.workload).hash
+
+    @cached_property
     def needs(self) -> Needs:
         return Needs.of(self.workload)
 
@@ -358,7 +363,7 @@ class Chooser:
             workload=self.workload.name,
             workload_hash=self.workload.hash,
             slo=SLO,
-            long_run_hash=long_run(self.workload).hash,
+            long_run_hash=self.long_hash,
             bands=tuple(bands),
         )
 
@@ -385,16 +390,19 @@ def text_of(document: Model) -> str:
     return re.sub(r"\[\s+([-\d,\s]*?)\s+\]", lambda m: f"[{' '.join(m[1].split())}]", text) + "\n"
 
 
-def _middle_first(bands: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    yield from sorted(bands, key=lambda band: abs(band[0].bit_length() - (4_000_000).bit_length()))
+def _middle_first(bands: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return bands from 4 requests/s on, then those below: what most engines need comes first."""
+    return [band for band in bands if band[0] >= _MIDDLE_URPS] + [
+        band for band in reversed(bands) if band[0] < _MIDDLE_URPS
+    ]
 
 
 def main() -> int:
-    """Choose the windows of all bands and write them into the package."""
+    """Choose the windows of band after band, and write those that are done into the package."""
     kept = _HOME.parent / "build" / "choosing"
     kept.mkdir(parents=True, exist_ok=True)
     chooser = Chooser(WORKLOAD, kept)
-    bands = {}
+    bands: dict[int, ChosenBand] = {}
     for low, high in _middle_first(BANDS):
         definition = digest(
             [WORKLOAD.hash, repr((low, high, SLO, PANEL, POOL, MOST_ROWS, STRIDES))]
@@ -407,9 +415,9 @@ def main() -> int:
             f"{low / 1e6:g} to {high / 1e6:g} requests/s: {len(band.windows)} windows,"
             f" {band.agreed:,} of {band.looked_at:,} agree\n"
         )
-    target = _HOME / "chosen" / f"{WORKLOAD.name}.json"
-    target.parent.mkdir(exist_ok=True)
-    target.write_text(text_of(chooser.choice([bands[low] for low, _ in BANDS])))
+        target = _HOME / "chosen" / f"{WORKLOAD.name}.json"
+        target.parent.mkdir(exist_ok=True)
+        target.write_text(text_of(chooser.choice([bands[done] for done in sorted(bands)])))
     return 0
 
 

@@ -20,9 +20,7 @@ COLUMNS = (
     "mbu",
     "accuracy",
 )
-"""Keys of the metric registry, in the order of the columns; the first is what is ranked by.
-
-The second is as measured, and in nobody's rank; rows without a rank are placed by it."""
+"""Keys of the metric registry, in the order of the columns; the first is what is ranked by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +86,7 @@ def rank(configurations: Iterable[Configuration]) -> Leaderboard:
 
     Ranks are ranges from the intervals of the mean long-run goodput (DESIGN 6): one that cannot be
     told from another shares its ranks. Ranked rows come first, by best rank and then name; then the
-    others, by measured goodput, those without one last.
+    others, by long-run goodput; then those that were only measured, by that; the rest last.
     """
     members: dict[tuple[str, str, tuple[str, ...], str, bool], list[Configuration]] = {}
     for configuration in configurations:
@@ -137,10 +135,10 @@ def _place(row: Row) -> tuple[int, float, str, str]:
     name = row.title.casefold()
     if row.rank is not None:
         return 0, row.rank.best, name, row.configuration
-    value = row.cells[1].value
-    if value is not None:
-        return 1, -value, name, row.configuration
-    return 2, 0, name, row.configuration
+    for group, cell in enumerate(row.cells[:2], start=1):
+        if cell.value is not None:
+            return group, -cell.value, name, row.configuration
+    return 3, 0, name, row.configuration
 
 
 def _cell(configuration: Configuration, key: str) -> Cell:

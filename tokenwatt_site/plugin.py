@@ -21,7 +21,15 @@ from pydantic import ValidationError
 from tokenwatt_site.configuration import group
 from tokenwatt_site.errors import TokenwattError, VerificationError
 from tokenwatt_site.leaderboard import rank
-from tokenwatt_site.pages import glossary, quoted, ranking, report, simulator, text
+from tokenwatt_site.pages import (
+    glossary,
+    goodput_bench,
+    quoted,
+    ranking,
+    report,
+    simulator,
+    text,
+)
 from tokenwatt_site.pages.drawing import Chart, draw
 from tokenwatt_site.pages.factors import NO_FACTORS, Factors
 from tokenwatt_site.pages.page import Links, Page, asset, fill
@@ -41,6 +49,7 @@ log = get_plugin_logger("tokenwatt")
 HOME = "index.md"
 GLOSSARY = "glossary.md"
 METHOD = "method.md"
+BENCH = "data/goodput-bench.json"
 STYLE = "assets/tokenwatt.css"
 SCRIPT = "assets/tokenwatt.js"
 SIMULATOR = "<!--tw:simulator-->"
@@ -71,6 +80,7 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
         self._pages: dict[str, Page] = {}
         self._factors = NO_FACTORS
         self._cache = Path()
+        self._bench = Path()
 
     def on_config(self, config: MkDocsConfig) -> MkDocsConfig:
         root = Path(config.config_file_path or ".").parent.absolute()
@@ -80,6 +90,7 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
             _expect_folder("keys_dir", self._keys)
         self._factors = _factors(self.config.energy)
         self._cache = root / ".cache" / "tokenwatt"
+        self._bench = Path(config.docs_dir) / BENCH
         config.extra_css.insert(0, STYLE)
         config.extra_javascript.insert(0, SCRIPT)
         config.watch.extend(str(p) for p in (self._runs, self._keys) if p.is_dir())
@@ -109,6 +120,8 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
         ours = self._pages.get(page.file.src_uri)
         if ours is not None:
             output = fill(output, ours.charts, self._draw)
+        elif goodput_bench.HOLE in output:
+            output = self._with_bench(output, page.file.url)
         return _finished(output)
 
     def on_post_template(self, output_content: str, *, template_name: str, **_: Any) -> str:
@@ -121,6 +134,14 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
         if index.is_file():
             script = f"var __index = {index.read_text(encoding='utf-8')}"
             index.with_suffix(".js").write_text(script, encoding="utf-8")
+
+    def _with_bench(self, output: str, url: str) -> str:
+        try:
+            shown = goodput_bench.section(self._bench, get_relative_url(BENCH, url))
+        except TokenwattError as error:
+            raise PluginError(_lines(error)) from error
+        filled = output.replace(goodput_bench.HOLE, shown.html, 1)
+        return fill(filled, shown.charts, self._draw)
 
     def _draw(self, chart: Chart) -> str:
         return draw(chart, self._cache)

@@ -331,6 +331,16 @@ class Claims(Model):
     not_covered: tuple[NotCovered, ...]
 
     @property
+    def window_rates(self) -> str | None:
+        """In which windows latency, power and bandwidth were measured, in words; None: in none."""
+        rates = [f"{r.highest_pass_urps / 1e6:.4g}" for r in self.repeats if r.highest_pass_urps]
+        if not rates:
+            return None
+        told = " and ".join(filter(None, [", ".join(rates[:-1]), rates[-1]]))
+        each = " of each repeat" if len(rates) > 1 else ""
+        return f"at the highest passing rate{each}: {told} requests/s"
+
+    @property
     def numbers(self) -> int:
         """How many numbers these are: what a recomputation has to give again."""
         metrics = (

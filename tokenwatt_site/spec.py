@@ -7,9 +7,11 @@ compared with each other.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
@@ -436,6 +438,19 @@ class Spec(Model):
             raise ValueError(f"more than {MAX_ANSWERS:,} answers: ask in fewer accuracy.repeats")
         if gate.asked is not None and gate.asked.api != self.endpoint.api:
             raise ValueError("setup.accuracy_gate.asked.api is not endpoint.api")
+        return self
+
+    @model_validator(mode="after")
+    def _quantiles_are_carried(self) -> Spec:
+        scored = self.protocol.scored
+        for objective in self.setup.slo:
+            # As many of n may miss as lie above the quantile; where none does, it is the maximum.
+            fewest = math.ceil(1 / (1 - Fraction(repr(objective.quantile))))
+            if scored is not None and scored < fewest:
+                raise ValueError(
+                    f"{objective.label} needs at least {fewest:,} scored requests, for one of them"
+                    f" to be allowed to miss; protocol.scored is {scored:,}"
+                )
         return self
 
     @model_validator(mode="after")

@@ -121,27 +121,6 @@ def pool(values: Sequence[float], pooling: Pooling, systematic: float = 0.0) -> 
     )
 
 
-def repeats_needed(half: float, spread: float, *, systematic: float = SYSTEMATIC) -> int | None:
-    """Return how many repeats make the 95% interval of a mean at most 1 +- `half`.
-
-    The interval is that of `statistics.pool`, on logs: exp(sqrt((t[.975, n-1] s / sqrt n)^2 + u^2))
-    - 1 for its upper side, which is the wider one. The spread of so few is itself uncertain, so
-    this is what is expected, and no promise.
-
-    Args:
-        half: half the width, as a share, such as 0.02.
-        spread: s, the standard deviation of the logs of single repeats.
-        systematic: u, added in quadrature.
-
-    Returns:
-        From 3, since fewer have no interval; None: not even MOST_REPEATS do.
-    """
-    for n in range(3, MOST_REPEATS + 1):
-        if math.expm1(math.hypot(t_975(n - 1) * spread / math.sqrt(n), systematic)) <= half:
-            return n
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class Slope:
     """Of a straight line through points; its 95% interval is value ± half_width."""
@@ -161,6 +140,27 @@ def slope(x: Sequence[float], y: Sequence[float]) -> Slope | None:
     value = math.fsum(a * b for a, b in zip(dx, dy, strict=True)) / spread
     rest = math.fsum((b - value * a) ** 2 for a, b in zip(dx, dy, strict=True))
     return Slope(value, t_975(n - 2) * math.sqrt(rest / (n - 2) / spread))
+
+
+def repeats_needed(half: float, spread: float, *, systematic: float = SYSTEMATIC) -> int | None:
+    """Return how many repeats make the 95% interval of a mean at most 1 +- `half`.
+
+    The interval is that of `statistics.pool`, on logs: exp(sqrt((t[.975, n-1] s / sqrt n)^2 + u^2))
+    - 1 for its upper side, which is the wider one. The spread of so few is itself uncertain, so
+    this is what is expected, and no promise.
+
+    Args:
+        half: half the width, as a share, such as 0.02.
+        spread: s, the standard deviation of the logs of single repeats.
+        systematic: u, added in quadrature.
+
+    Returns:
+        From 3, since fewer have no interval; None: not even MOST_REPEATS do.
+    """
+    for n in range(3, MOST_REPEATS + 1):
+        if math.expm1(math.hypot(t_975(n - 1) * spread / math.sqrt(n), systematic)) <= half:
+            return n
+    return None
 
 
 def rank_ranges(intervals: Sequence[tuple[float, float]]) -> list[tuple[int, int]]:

@@ -184,8 +184,7 @@ class Trial:
 class Told:
     """What a journal tells of engine and instruments; a run's conditions say the same.
 
-    `self_test` is that of the launch whose client held least, of those that count: the last of each
-    repeat.
+    `self_test` is that of the launch whose client held least, of those that count.
     """
 
     simulated: bool
@@ -204,8 +203,7 @@ class Told:
         if not lines:
             raise InputError(Problem("tells of no launch", field="journal"))
         launches = [entry.data for entry in lines]
-        counting = {entry.data.get("repeat"): entry for entry in lines}
-        tests = [self_test_of(entry) for entry in counting.values()]
+        tests = [self_test_of(entry) for own in launches_of(journal).values() for entry in own]
         stamps = [entry.data.get("stamps") for entry in journal if entry.event == "trial_end"]
         return cls(
             simulated=any(launch.get("engine") == SIMULATED_ENGINE for launch in launches),
@@ -213,6 +211,20 @@ class Told:
             read_back=launches[-1].get("read_back"),
             self_test=min(tests, key=lambda test: test.events_per_s),
         )
+
+
+def launches_of(journal: Sequence[Entry]) -> dict[int, tuple[Entry, ...]]:
+    """Return by repeat the launch lines that count: the last, and those that it goes on from.
+
+    A session that finds the attached process of a repeat that was broken off goes on with it.
+    """
+    found: dict[int, tuple[Entry, ...]] = {}
+    for line in journal:
+        if line.event == "launch":
+            repeat = _integer(line, "repeat")
+            before = found.get(repeat, ()) if line.data.get("continues") is True else ()
+            found[repeat] = (*before, line)
+    return found
 
 
 def self_test_of(launch: Entry) -> SelfTest:
@@ -260,9 +272,7 @@ def read_trials(spec: Spec, evidence: Evidence) -> tuple[Trial, ...]:
         grouped.setdefault((record.repeat, record.trial), []).append(record)
     ends = {_key(line): line for line in evidence.journal if line.event == "trial_end"}
     windows = windows_of(spec, evidence.trace)
-    launches = {
-        _integer(line, "repeat"): line for line in evidence.journal if line.event == "launch"
-    }
+    launches = launches_of(evidence.journal)
     trials = []
     for line in evidence.journal:
         if line.event != "trial_start" or _key(line) not in ends:
@@ -272,15 +282,15 @@ def read_trials(spec: Spec, evidence: Evidence) -> tuple[Trial, ...]:
             raise InputError(
                 Problem("has no launch", field="journal", found=f"repeat {repeat} of a trial")
             )
-        band = band_of(windows, line)
+        band, own = band_of(windows, line), launches[repeat]
         trial = Trial.from_journal(
-            launches[repeat],
+            next((launch for launch in reversed(own) if launch.seq < line.seq), own[-1]),
             line,
             ends[repeat, number],
             windows.realisation(repeat, band),
             tuple(grouped.pop((repeat, number), ())),
             band=band,
-            abandoned=line.seq < launches[repeat].seq,
+            abandoned=line.seq < own[0].seq,
         )
         _check_plan(trial)
         _check_decided(spec, trial)

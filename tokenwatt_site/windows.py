@@ -172,6 +172,16 @@ def _chosen(workload: Workload, slo: Sequence[Objective], protocol: Protocol) ->
     )
     if protocol.repeats > (held := min(len(band.first_rows) for band in bands)):
         raise _too_few(workload.name, held, protocol.repeats)
+    if protocol.start_rate * 1e6 > (highest_urps := bands[-1].highest_urps):
+        raise SpecError(
+            Problem(
+                f"is above the rates that windows of {workload.name} were chosen for",
+                field="protocol.start_rate",
+                found=f"{protocol.start_rate:g}",
+                expected=f"at most {highest_urps / 1e6:g} requests/s",
+                remedy="Lower it, or give lead_in, scored and tail for rows of your own.",
+            )
+        )
     return Windows(workload, bands, chosen=True, panel_slo=panel_slo)
 
 

@@ -6,6 +6,7 @@ of these, a passing and a failing rate.
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from tokenwatt_site.windows import LONG_RUN_EDGE, LONG_RUN_SCORED
 from tokenwatt_site.workload import NAMED
 
 PLAY = """
-([engine, load, rate]) => {
+([engine, rate]) => {
   const begin = performance.now(), due = TokenwattEngine.dueNs(load.elapsed, rate);
   const middle = performance.now();
   TokenwattEngine.serve(due, load.nIn, load.nOut, engine.prices, engine.limits);
@@ -42,8 +43,10 @@ def run() -> dict[str, float]:
         )
         page = browser.new_page()
         page.add_script_tag(path=SCRIPT)
+        # As text: playwright takes a value at a time.
+        page.evaluate("text => { globalThis.load = JSON.parse(text); }", json.dumps(load))
         for one in simulator.ENGINES:
-            given = [engine(one.model), load, simulator.edges_of(one).boundary_urps]
+            given = [engine(one.model), simulator.edges_of(one).boundary_urps]
             page.evaluate(PLAY, given)
             due_ms, serve_ms = page.evaluate(PLAY, given)
             name = one.name.lower().replace(", ", "_").replace(" ", "_")

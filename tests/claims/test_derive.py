@@ -293,3 +293,56 @@ def test_tokens_in_a_window_equal_a_sum_over_thin_slices(answers, start, width):
             naive += n * hits / 2000
     found = tokens_in_window(records, start * 1000, end * 1000)
     assert found == pytest.approx(naive, abs=0.05 * max(1, len(answers)))
+
+
+def test_a_rate_that_failed_below_one_that_passed_is_told_and_decides(demo):
+    builder, _ = demo
+
+    def slow_at_first(records):
+        return [
+            replace(
+                r,
+                first_ns=r.first_ns + 10**10,
+                last_ns=r.last_ns + 10**10,
+                end_ns=r.end_ns + 10**10,
+            )
+            if r.trial == 1
+            else r
+            for r in records
+        ]
+
+    claims = derive(builder.spec, evidence_of(builder, slow_at_first))
+    assert [t.verdict for t in claims.trials] == ["FAIL", "PASS", "FAIL"]
+    assert claims.repeats[0].lowest_fail_urps == claims.trials[0].rate_urps
+    assert claims.repeats[0].highest_pass_urps is None
+    [told] = [c.why for c in claims.not_covered if "every rate passes" in c.what]
+    assert "trial 1 failed" in told
+    assert "trial 2 passed above it" in told
+
+
+def test_h8_a_quantile_that_the_requests_do_not_carry_is_withheld_with_the_reason():
+    slo = [{"metric": "ttft", "quantile": 0.9, "limit_ms": 1500.0}]
+    builder = RunBuilder(small_spec(setup__slo=slo, protocol__scored=12))
+
+    def half_undefined(records):
+        return [replace(r, first_tokens=r.output_tokens) if r.row % 2 else r for r in records]
+
+    claims = derive(builder.spec, evidence_of(builder, half_undefined))
+    found = {m.label: m for m in claims.metrics}
+    assert found["TTFT p90"].value is not None
+    assert found["TPOT p50"].value is not None
+    assert found["TPOT p90"].value is None
+    assert found["TPOT p90"].reason == (
+        "withheld: 6 requests do not carry it; of fewer than 10 it is the maximum"
+    )
+
+
+def test_latency_and_power_say_at_which_rates_their_windows_were(demo, full):
+    builder, evidence = demo
+    claims = derive(builder.spec, evidence)
+    rate = (claims.repeats[0].highest_pass_urps or 0) / 1e6
+    assert claims.window_rates == f"at the highest passing rate: {rate:.4g} requests/s"
+    builder, evidence = full
+    told = derive(builder.spec, evidence).window_rates or ""
+    assert told.startswith("at the highest passing rate of each repeat: ")
+    assert told.count(",") == 1

@@ -11,13 +11,13 @@ import pytest
 
 from tests.support.runs import RunBuilder, small_spec, spec_in_mode
 from tokenwatt_site.claims.derive import derive
-from tokenwatt_site.claims.long_run import SYSTEMATIC, difference, family_words
+from tokenwatt_site.claims.long_run import difference, family_words
 from tokenwatt_site.engine_model.model import Family
 from tokenwatt_site.errors import InputError, VerificationError
 from tokenwatt_site.journal import GENESIS, Entry
 from tokenwatt_site.run import Claims
 from tokenwatt_site.spec import Spec
-from tokenwatt_site.statistics import pool
+from tokenwatt_site.statistics import SYSTEMATIC, pool
 from tokenwatt_site.trust.keyring import Keyring
 from tokenwatt_site.trust.verify import verify_run
 
@@ -55,7 +55,7 @@ def test_a_right_model_is_accepted_and_takes_the_luck_of_the_rows_out() -> None:
         repeats = right().metric(key).repeats
         return max(repeats) / min(repeats)
 
-    assert spread("long_run_rate") < 1.05  # launches differ by 1% each way
+    assert spread("long_run_rate") < 1.07  # launches differ by 1% each way
     assert spread("boundary_rate") > spread("long_run_rate")
 
 
@@ -130,7 +130,7 @@ def test_without_a_model_nothing_is_corrected_and_it_says_so() -> None:
             RunBuilder(SPEC, long_run=True, spread=(1.0, 1.1, 0.9)), 5, "miss its", id="errors"
         ),
         pytest.param(
-            RunBuilder(SPEC, long_run=True, spread=(1.025, 1.0, 0.975)), 5, "changed by", id="drift"
+            RunBuilder(SPEC, long_run=True, spread=(1.018, 1.0, 0.98)), 5, "changed by", id="drift"
         ),
     ],
 )

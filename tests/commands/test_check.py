@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.conftest import ROOT
 from tests.support.runs import (
     MODES,
     RunBuilder,
@@ -22,7 +23,8 @@ from tokenwatt_site.commands.check import check
 from tokenwatt_site.commands.outlook import outlook
 from tokenwatt_site.errors import SpecError, UsageError
 from tokenwatt_site.measure.accuracy.task import Question, Task
-from tokenwatt_site.spec import parse_spec
+from tokenwatt_site.spec import load_spec, parse_spec
+from tokenwatt_site.windows import windows_of
 
 
 @pytest.fixture
@@ -48,6 +50,13 @@ def test_a_valid_spec_is_told_with_its_configuration_its_windows_and_whether_it_
     assert ranking == (
         "a run would not be ranked: demo mode, and only full ranks; 3 fields not recorded"
     )
+
+
+def test_chosen_windows_are_told_with_the_band_of_the_first_trial():
+    spec = load_spec(ROOT / "specs" / "lambda-deepseek-v4.1-flash-tp4-dp1.spec.yaml")
+    text = module.windows_text(spec, windows_of(spec))
+    assert text.startswith("at start_rate, 3.9 requests/s, a lead-in of ")
+    assert "chosen to stand for the long run, here for 2 to 4 requests/s, in 9 bands from" in text
 
 
 @pytest.mark.parametrize("mode", ["quick", "full"])

@@ -1,7 +1,10 @@
 """The protocol on an engine that is a formula: what is kept, resumed, refused."""
 
+import math
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
+from itertools import pairwise
 
 import pytest
 
@@ -11,10 +14,12 @@ from tests.support.runs import HELD, ToyEngine, small_spec, spec_in_mode
 from tests.support.tls import Authority, tls_before
 from tests.support.tokenizer_files import metaspace
 from tokenwatt_site import journal as journal_module
+from tokenwatt_site import trials as trials_module
 from tokenwatt_site import windows as windows_module
 from tokenwatt_site.canonical import sha256_hex
 from tokenwatt_site.claims.derive import derive
 from tokenwatt_site.engine_model.document import Fit, ModelFit
+from tokenwatt_site.engine_model.load import Load
 from tokenwatt_site.engine_model.model import Family, Prices
 from tokenwatt_site.errors import (
     EngineError,
@@ -33,7 +38,7 @@ from tokenwatt_site.measure.client import Offered
 from tokenwatt_site.measure.endpoint import EngineFacts
 from tokenwatt_site.measure.power import ScriptedMeter, opening
 from tokenwatt_site.measure.preflight import Preflight
-from tokenwatt_site.measure.search import RepeatSearch
+from tokenwatt_site.measure.search import SWEEP
 from tokenwatt_site.measure.searching import Budget
 from tokenwatt_site.measure.session import Events, measure
 from tokenwatt_site.measure.settling import Burst, WarmUp
@@ -253,6 +258,49 @@ def test_c1_an_interrupted_session_is_kept_and_resumed_on_a_new_launch(lab, tmp_
     assert [n.event for n in measured.evidence.journal].count("interrupted") == 1
 
 
+def test_c1_an_attached_engine_that_still_runs_goes_on_with_its_repeat(lab, tmp_path):
+    spec = small_spec(**ATTACH)
+    run(lab, spec, tmp_path / "whole")
+    whole, lab.trials = lab.trials, 0
+    lab.before_trial = interrupt(4)
+    with pytest.raises(Interrupted):
+        run(lab, spec, tmp_path / "work")
+    lab.restarts, lab.before_trial = False, lambda _: None
+    measured = run(lab, spec, tmp_path / "work")
+    # The trial that was broken off is the only one that is offered again.
+    assert lab.trials == whole + 1
+    claims = derive(spec, measured.evidence)
+    assert {t.verdict for t in claims.trials} == {"PASS", "FAIL"}
+    assert claims.repeats[0].boundary_urps
+    assert [d["continues"] for d in journal(tmp_path / "work", "launch")] == [False, True]
+    assert "repeat 1 goes on, on the launch that it had trials on" in lab.said
+
+
+def test_a_restarted_engine_does_not_go_on_with_a_repeat(lab, tmp_path):
+    spec = small_spec(**ATTACH)
+    lab.before_trial = interrupt(4)
+    with pytest.raises(Interrupted):
+        run(lab, spec, tmp_path / "work")
+    lab.before_trial = lambda _: None
+    measured = run(lab, spec, tmp_path / "work")
+    assert [t.verdict for t in derive(spec, measured.evidence).trials][:3] == ["INVALID"] * 3
+
+
+@pytest.mark.parametrize("running_s", [1, 10**6])
+def test_c1_a_session_is_resumed_after_the_machine_was_restarted(
+    lab, tmp_path, monkeypatch, running_s
+):
+    lab.before_trial = interrupt(3)
+    with pytest.raises(Interrupted):
+        run(lab, small_spec(), tmp_path / "work")
+    lab.before_trial = lambda _: None
+    monkeypatch.setattr(begun.time, "monotonic_ns", lambda: running_s * 10**9)
+    measured = run(lab, small_spec(), tmp_path / "work")
+    # The monotonic clock began anew; that of the run goes on, by what the wall clock tells.
+    assert 1 <= running_s - lab.origin_ns / 1e9 < 600
+    assert derive(measured.spec, measured.evidence).metric("goodput").value > 0
+
+
 def test_a_session_that_is_done_is_not_measured_again(lab, tmp_path):
     first = run(lab, small_spec(), tmp_path / "work")
     trials = lab.trials
@@ -346,58 +394,73 @@ def test_c2_a_busy_machine_in_one_repeat_does_not_end_the_others(lab, tmp_path):
         lab.late_ns = 50_000_000 if lab.launches == 2 else 0
 
     lab.before_trial = busy
-    spec = spec_in_mode("full", protocol__start_rate=1.0)
+    lab.predict = right
     with pytest.raises(EnvironmentProblem, match="repeat 2 is not measured: INVALID 3 times") as at:
-        run(lab, spec, tmp_path / "work")
+        run(lab, FULL, tmp_path / "work")
     assert at.value.exit_code == 3
     assert lab.launches == 3
     lab.before_trial = lambda _: None
     lab.late_ns = 0
-    run(lab, spec, tmp_path / "work")
+    run(lab, FULL, tmp_path / "work")
     assert lab.launches == 4
 
 
 def test_c2_an_engine_that_dies_beside_the_boundary_leaves_the_repeat_done(lab, tmp_path):
-    spec = spec_in_mode("full", protocol__start_rate=1.0)
-    last = trials_of_repeat_1(spec)
+    lab.predict = right
 
     def die(number):
-        lab.dead = number == last
+        lab.dead = number == REPEAT_1
 
     lab.before_trial = die
-    measured = run(lab, spec, tmp_path / "work")
+    measured = run(lab, FULL, tmp_path / "work")
     (end, *_) = journal(tmp_path / "work", "repeat_end")
-    assert f"ended in trial {last}" in end["gone"]
-    claims = derive(spec, measured.evidence)
+    assert f"ended in trial {REPEAT_1}" in end["gone"]
+    claims = derive(FULL, measured.evidence)
     assert claims.repeats[0].boundary_urps
-    assert claims.trials[last - 1].verdict == "INVALID"
+    assert claims.trials[REPEAT_1 - 1].verdict == "INVALID"
     assert not [c for c in claims.under_load if c.repeat == 1]
 
 
 def test_c2_a_rate_beside_the_boundary_that_stays_invalid_is_left_out(lab, tmp_path):
-    spec = spec_in_mode("full", protocol__start_rate=1.0)
-    last = trials_of_repeat_1(spec)
+    lab.predict = right
 
     def busy(number):
-        lab.late_ns = 50_000_000 if last - 3 <= number < last else 0
+        lab.late_ns = 50_000_000 if REPEAT_1 - 3 <= number < REPEAT_1 else 0
 
     lab.before_trial = busy
-    measured = run(lab, spec, tmp_path / "work")
+    measured = run(lab, FULL, tmp_path / "work")
     assert any("is left out beside the boundary" in line for line in lab.said)
-    assert all(r.boundary_urps for r in derive(spec, measured.evidence).repeats)
+    assert all(r.boundary_urps for r in derive(FULL, measured.evidence).repeats)
 
 
-def trials_of_repeat_1(spec):
-    """Return how many trials the search takes on the toy engine; the last of them is a sweep's."""
-    realisation = windows_of(spec).realisation(1, windows_of(spec).bands[0])
-    search = RepeatSearch(spec.protocol, windows_of(spec), 1, ceiling_urps=lambda _: 64_000_000)
-    number = 0
-    while (offer := search.next()) is not None:
-        records = list(ToyEngine().serve(realisation, offer.rate_urps, repeat=1, trial=1))
-        scored = [records[row] for row in realisation.scored_rows]
-        search.saw(offer, decide([judge(objective, scored) for objective in spec.setup.slo]))
-        number += 1
-    return number
+FULL = spec_in_mode("full", protocol__start_rate=1.0)
+REPEAT_1 = 3 + len(SWEEP)
+"""Trials of it in full mode, where the model is right: a pilot, a pass and a fail, the sweep."""
+
+
+@cache
+def boundaries():
+    """Return the toy engine's boundary on what each repeat of FULL offers, by how long that is."""
+    found = {}
+    for repeat in (1, 2, 3):
+        realisation = windows_of(FULL).realisation(repeat, windows_of(FULL).bands[0])
+        rows = realisation.scored_rows
+        low, high = 100_000, 10_000_000
+        while high > low * 1.002:
+            middle = math.isqrt(low * high)
+            records = list(ToyEngine().serve(realisation, middle, repeat=repeat, trial=1))
+            scored = records[rows.start : rows.stop]
+            if decide([judge(objective, scored) for objective in FULL.setup.slo]) == "PASS":
+                low = middle
+            else:
+                high = middle
+        found[int(Load.of(realisation).elapsed[-1])] = low
+    return found
+
+
+def right(_spec, _seen, load, _near_urps):
+    """Predict as a model does that is right."""
+    return boundaries()[int(load.elapsed[-1])]
 
 
 def journal(folder, event):
@@ -423,6 +486,37 @@ def test_trials_go_around_what_an_engine_model_predicts_from_those_before(lab, t
     for repeat in claims.repeats:
         assert repeat.boundary_urps == pytest.approx(known[repeat.repeat], rel=0.05)
     assert any("engine model fitted to 1 trial has the boundary at" in line for line in lab.said)
+
+
+def test_every_trial_offers_the_rows_of_its_band_and_the_boundary_is_of_the_last(
+    lab, tmp_path, monkeypatch
+):
+    def banded(spec, trace=None):
+        (band,) = windows_of(spec, trace).bands
+        edges = (0, 1_500_000, 3_000_000, 10**11)
+        return windows_module.Windows(
+            windows_of(spec).workload,
+            tuple(
+                replace(band, low_urps=low, high_urps=high, scored=20 + number)
+                for number, (low, high) in enumerate(pairwise(edges))
+            ),
+            chosen=True,
+        )
+
+    monkeypatch.setattr(session, "windows_of", banded)
+    monkeypatch.setattr(trials_module, "windows_of", banded)
+    spec = small_spec()
+    measured = run(lab, spec, tmp_path / "work")
+    bands = [d["band"] for d in journal(tmp_path / "work", "trial_start")]
+    rates = [d["rate_urps"] for d in journal(tmp_path / "work", "trial_start")]
+    assert len(set(bands)) > 1
+    assert bands[0] == banded(spec).band_at(rates[0]).low_urps
+    claims = derive(spec, measured.evidence)
+    own = [t for t, band in zip(claims.trials, bands, strict=True) if band == bands[-1]]
+    (repeat,) = claims.repeats
+    assert repeat.highest_pass_urps == max(t.rate_urps for t in own if t.verdict == "PASS")
+    assert repeat.lowest_fail_urps == min(t.rate_urps for t in own if t.verdict == "FAIL")
+    assert lab.asked_alone[0][1] in {t.trial for t in own}
 
 
 def test_a_model_that_cannot_be_fitted_costs_no_trial(lab, tmp_path):
@@ -454,19 +548,19 @@ FIT = ModelFit(
 
 def test_after_the_last_repeat_of_full_mode_a_model_is_fitted_to_all_trials_and_kept(lab, tmp_path):
     lab.model_fit = lambda *_: FIT
-    spec = spec_in_mode("full", protocol__start_rate=1.0)
-    measured = run(lab, spec, tmp_path / "work")
+    lab.predict = right
+    measured = run(lab, FULL, tmp_path / "work")
     assert measured.evidence.model_fit == FIT
     ((told, seen, realisations, long_run, boundaries),) = lab.fitted
-    assert told == spec
+    assert told == FULL
     assert len(seen) == lab.trials
-    claims = derive(spec, measured.evidence)
+    claims = derive(FULL, measured.evidence)
     assert boundaries == {r.repeat: r.boundary_urps for r in claims.repeats}
     assert {r: len(load.n_in) for r, load in realisations.items()} == dict.fromkeys((1, 2, 3), 800)
     assert len(long_run.n_in) == 5_000
     assert f"fitting the engine model to {lab.trials} trials" in lab.said
     (tmp_path / "work/fitted-model.jsonl").unlink()
-    assert run(lab, spec, tmp_path / "work").evidence.model_fit == FIT
+    assert run(lab, FULL, tmp_path / "work").evidence.model_fit == FIT
     assert len(lab.fitted) == 2
 
 
@@ -475,8 +569,8 @@ def test_without_a_model_that_can_be_fitted_the_run_is_what_was_measured(lab, tm
         raise ValueError("nothing converges")
 
     lab.model_fit = broken
-    spec = spec_in_mode("full", protocol__start_rate=1.0)
-    measured = run(lab, spec, tmp_path / "work")
+    lab.predict = right
+    measured = run(lab, FULL, tmp_path / "work")
     assert measured.evidence.model_fit is None
     assert "there is no engine model: ValueError: nothing converges" in lab.said
     assert measured.evidence.journal[-1].event == "close"
@@ -497,7 +591,7 @@ def test_a_budget_ends_a_session_before_what_would_end_later_and_the_rest_is_res
     taken_s = (lab.clock.now_ns() - whole) / 1e9
     trials, began_ns = lab.trials, lab.clock.now_ns()
     budget_s = taken_s * 0.6
-    with pytest.raises(Interrupted, match="minutes has no time left for a trial") as spent:
+    with pytest.raises(Interrupted, match="min has no time left for a trial") as spent:
         run(lab, spec, tmp_path / "work", budget_s=budget_s)
     assert spent.value.exit_code == 130
     assert (lab.clock.now_ns() - began_ns) / 1e9 <= budget_s

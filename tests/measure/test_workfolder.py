@@ -7,6 +7,8 @@ import pytest
 
 from tests.measure.test_exchange import exchange
 from tests.support.runs import answers_of, gated_spec
+from tokenwatt_site.engine_model.document import Fit, ModelFit
+from tokenwatt_site.engine_model.model import Family, Prices
 from tokenwatt_site.errors import EnvironmentProblem
 from tokenwatt_site.evidence.answers import text_digest
 from tokenwatt_site.evidence.engine import EngineLog, EngineSample
@@ -137,6 +139,21 @@ def compared(repeat: int) -> Compared:
         chars=1,
         cached_tokens=0,
     )
+
+
+def test_a_fitted_engine_model_is_evidence_and_no_log_of_the_engine(tmp_path: Path) -> None:
+    family = Family(prefill="first", token_budget=2048, max_batch=64)
+    prices = Prices(base_ps=1, sequence_ps=2, prompt_token_ps=3, context_token_ps=4)
+    fitted = ModelFit(
+        format="tokenwatt/engine-model/1",
+        fits=(Fit(left_out=0, family=family, prices=prices, boundaries=()),),
+        windows_95=None,
+    )
+    with work_folder(tmp_path) as work:
+        assert work.evidence().model_fit is None
+        work.keep_model_fit(fitted)
+        assert work.evidence().model_fit == fitted
+        assert work.evidence().engine is None
 
 
 def test_answers_count_from_their_line_in_the_journal_on_and_are_joined_by_repeat(

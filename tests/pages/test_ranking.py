@@ -13,8 +13,9 @@ from tests.support.runs import RunBuilder, answers_of, gated_spec, small_spec
 from tokenwatt_site.configuration import Configuration, group
 from tokenwatt_site.eligibility import Code
 from tokenwatt_site.leaderboard import rank
-from tokenwatt_site.pages import ranking
-from tokenwatt_site.run import ClaimsOnlyRecord, GateOutcome
+from tokenwatt_site.metrics import METRICS
+from tokenwatt_site.pages import ranking, text
+from tokenwatt_site.run import ClaimsOnlyRecord, GateOutcome, MetricClaim
 from tokenwatt_site.trust.keyring import Keyring
 from tokenwatt_site.trust.verify import ValidatedRun, verify_run
 
@@ -165,6 +166,47 @@ def test_h3_cells_sort_by_the_number_and_not_by_its_words(measured: Configuratio
 
 def test_h13_two_questions_are_two_tables(demo: Configuration, boards: Configuration) -> None:
     assert render(demo, boards).count('<table class="tw-table tw-lb') == 2
+
+
+def test_a_measured_goodput_is_marked_and_sorts_in_a_column_of_its_own(
+    measured: Configuration,
+) -> None:
+    html = render(measured)
+    value = measured.claims.metric("goodput").value
+    assert value is not None
+    shown = text.amount(value, METRICS["goodput"])
+    assert f'data-value="{value!r}">{shown}<small>not corrected</small>' in html
+    assert 'title="not corrected: no engine model was fitted"' in html
+    assert "<li>not corrected to the long run: 1</li>" in html
+    assert html.index('data-key="long_run_goodput"') < html.index('data-key="goodput"')
+
+
+def test_the_range_of_two_measured_goodputs_stands_below_their_mark(quick: Configuration) -> None:
+    claim = quick.claims.metric("goodput")
+    assert claim.low is not None
+    assert claim.high is not None
+    low, high = (text.amount(v, METRICS["goodput"]) for v in (claim.low, claim.high))
+    assert f"<small>not corrected</small><small>{low} to {high}</small>" in render(quick)
+
+
+def test_what_ranks_is_the_long_run_with_the_measured_one_beside_it_unmarked(
+    full: Configuration, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tokenwatt_site.leaderboard.reasons", lambda _: ())
+    corrected = MetricClaim(
+        key="long_run_goodput",
+        label="Long-run SLO goodput",
+        value=4860.0,
+        repeats=(4850.0, 4860.0, 4870.0),
+        low=4830.0,
+        high=4890.0,
+    )
+    html = render(told(full, metrics=with_metrics(full.claims, corrected)))
+    assert "1 ranked, 0 listed unranked" in html
+    assert '<td class="n tw-v" data-value="4860.0">4,860' in html
+    assert '<td class="n" data-value="4830.0">4,830 to 4,890</td>' in html
+    assert f'data-value="{full.claims.metric("goodput").value!r}"' in html
+    assert "<small>not corrected</small>" not in html
 
 
 def test_without_goodput_the_launches_are_counted_all_the_same(make: Make) -> None:

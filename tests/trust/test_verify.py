@@ -258,7 +258,7 @@ def edited(pristine: Path, change: Callable[[dict[str, Any]], None]) -> Path:
 
 def test_one_edited_digit_is_refused(pristine: Path) -> None:
     def edit(value: dict[str, Any]) -> None:
-        value["claims"]["metrics"][0]["value"] *= 1.1
+        metric(value, "goodput")["value"] *= 1.1
 
     refused(edited(pristine, edit), 4, "changed after signing")
 
@@ -684,6 +684,40 @@ def test_b18_a_repeat_that_was_launched_again_may_follow_on_the_same_engine(tmp_
     assert len(set(starts)) == 1
 
 
+class ContinuedRunBuilder(RunBuilder):
+    """A trial was broken off, and the repeat went on: its trials so far count."""
+
+    def journal_plan(self) -> JournalPlan:
+        opening, launch, start, end, *rest = super().journal_plan()
+        goes_on: JournalPlan = [("interrupted", {}), ("launch", launch[1] | {"continues": True})]
+        return [opening, launch, start, end, *goes_on, *rest]
+
+
+ATTACHED = small_spec(endpoint__start="attach", endpoint__url="http://127.0.0.1:9")
+
+
+def test_c1_trials_of_an_attached_process_that_a_repeat_went_on_with_count(tmp_path: Path) -> None:
+    run = check(ContinuedRunBuilder(spec=ATTACHED).write(tmp_path))
+    assert "INVALID" not in {trial.verdict for trial in run.claims.trials}
+    assert len([n for n in run.evidence.journal if n.event == "launch"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("spec", "changes"),
+    [
+        (small_spec(), {}),
+        (ATTACHED, {"engine_started": "2026-01-01T00:00:09Z"}),
+        (ATTACHED, {"engine_started": None}),
+    ],
+)
+def test_c1_what_goes_on_is_the_process_of_the_launch_before(
+    tmp_path: Path, spec: Spec, changes: dict[str, Any]
+) -> None:
+    edit = altered("launch", 1, **changes)
+    path = ContinuedRunBuilder(spec=spec, edit_journal=edit).write(tmp_path)
+    refused(path, 7, "journal line 5 (launch)", "not known to be the same process")
+
+
 ROW = {"field": "setup.driver", "declared": "none", "observed": None, "state": "declared"}
 LIES_ABOUT_CONDITIONS: dict[str, tuple[RunBuilder, str]] = {
     "a simulated run is called measured": (
@@ -821,7 +855,7 @@ def test_f26_a_claim_that_is_off_by_4e_7_passes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("factor", [1 + 6e-7, 1 - 6e-7])
 def test_f26_a_claim_that_is_off_by_6e_7_is_refused(tmp_path: Path, factor: float) -> None:
     path = RunBuilder(edit_document=scaled(factor)).write(tmp_path)
-    refused(path, 10, "claims.metrics.0.value", "found", "expected")
+    refused(path, 10, "claims.metrics.2.value", "found", "expected")
 
 
 def test_f26_what_is_published_is_recomputed_and_not_what_the_file_says(tmp_path: Path) -> None:

@@ -107,7 +107,8 @@ def _of_prompts(prompts: Sequence[Prompts]) -> Iterator[tuple[str, str]]:
 
 
 def _of_launches(launches: Sequence[dict[str, JsonValue]]) -> Iterator[tuple[str, str]]:
-    for repeat, times in Counter(launch.get("repeat") for launch in launches).items():
+    anew = [launch for launch in launches if launch.get("continues") is not True]
+    for repeat, times in Counter(launch.get("repeat") for launch in anew).items():
         if times > 1:
             yield (
                 "One launch for each repeat",

@@ -38,7 +38,7 @@ from tokenwatt_site.run import (
     RepeatClaim,
 )
 from tokenwatt_site.spec import Spec
-from tokenwatt_site.statistics import slope
+from tokenwatt_site.statistics import SYSTEMATIC, slope
 from tokenwatt_site.trials import Evidence, Trial
 from tokenwatt_site.windows import windows_of
 
@@ -46,9 +46,6 @@ MIN_SPREAD_S = 1800
 MAX_DRIFT = 0.03
 NEAR = (0.8, 1.25)
 """Of a repeat's boundary: trials beyond tell how a model fits other loads, not how time passes."""
-
-SYSTEMATIC = 1.96 * 0.005
-"""On logs, in quadrature: what models of the right family were off by in simulations."""
 
 KEYS = ("long_run_goodput", "long_run_rate")
 

@@ -142,7 +142,8 @@ def lines(planned: Planned) -> Iterator[str]:
     yield _row("", "times", "minutes")
     for repeat in made.repeats:
         yield from _repeat_lines(repeat)
-    yield _row("fit of the engine model", "1", _minutes(made.fit))
+    if made.fit.high:
+        yield _row("fit of the engine model", "1", _minutes(made.fit))
     yield _row("in all", "", _minutes(made.seconds))
     yield ""
     yield from _totals(planned)

@@ -7,10 +7,12 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tokenwatt_site import __version__
 from tokenwatt_site.errors import EnvironmentProblem, Problem
+from tokenwatt_site.journal import Entry
 from tokenwatt_site.measure.accuracy.reference_run import Reference
 from tokenwatt_site.measure.clock import RunClock
 from tokenwatt_site.measure.engine import RunningEngine
@@ -65,11 +67,11 @@ def begin(
 
     Raises:
         UsageError: see `open_meters`; nothing is begun.
-        EnvironmentProblem: what is begun there is of another spec, or from before this machine was
-            restarted.
+        EnvironmentProblem: what is begun there is of another spec.
     """
     journal = work.journal
-    if not journal.lines:
+    fresh = not journal.lines
+    if fresh:
         opening = _opening(spec, gpus, reference, say)
         if reference is not None:
             work.keep_reference(reference.log)
@@ -83,22 +85,25 @@ def begin(
                 remedy="Give the spec that it was started with, or start a new measurement.",
             )
         )
-    origin_ns = int(str(opening["origin_ns"]))
-    if time.monotonic_ns() < origin_ns:
-        raise EnvironmentProblem(
-            Problem(
-                "was begun before this machine was restarted, and its clock is gone",
-                file=str(work.path),
-                remedy="Start a new measurement.",
-            )
-        )
     return Begun(
         nonce=str(opening["nonce"]),
-        origin_ns=origin_ns,
+        origin_ns=int(str(opening["origin_ns"])) if fresh else _origin_ns(journal.lines),
         gpus=tuple(opening["gpus"]),
         power_reason=opening["power_reason"],
         reasons=tuple(told["reason"] for told in opening["instruments"]),
     )
+
+
+def _origin_ns(lines: Sequence[Entry]) -> int:
+    """Return where the clock of a run that is gone on with has its 0, on the monotonic one.
+
+    A monotonic clock begins again with the machine, and may stand still while it sleeps, so from
+    one session to the next the wall clock counts. No trial goes on from one to the next: all that
+    matters is that the clock of the run never runs back.
+    """
+    opened, last = (datetime.fromisoformat(lines[at].at) for at in (0, -1))
+    past = max(datetime.now(UTC), last + timedelta(seconds=1)) - opened
+    return time.monotonic_ns() - past // timedelta(microseconds=1) * 1000
 
 
 def _opening(

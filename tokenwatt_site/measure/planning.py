@@ -82,7 +82,7 @@ class Plan:
     Attributes:
         rate_urps: the boundary that is assumed, in 1e-6 requests/s.
         repeats: all of them, those that are done without parts.
-        fit: of the engine model, after the last trial; not on the engine.
+        fit: of the engine model, after the last trial of full mode; not on the engine.
         boards: that are held meanwhile; 0 on a CPU.
         work_bytes: in the work folder.
         published_bytes: beside the run file.
@@ -147,7 +147,7 @@ def plan(
     return Plan(
         rate_urps=rate,
         repeats=repeats,
-        fit=Span(0, FIT_S) if any(r.parts for r in repeats) else NOTHING,
+        fit=Span(10, FIT_S) if spec.protocol.mode == "full" else NOTHING,
         boards=0 if spec.setup.is_cpu else spec.setup.accelerator.count,
         work_bytes=rows * RECORD_BYTES + answers,
         published_bytes=rows * STORED_BYTES + answers // 4,

@@ -18,8 +18,8 @@ from tokenwatt_site.workload import Realisation
 OFF_SHARE = 0.06
 """How far a model that was fitted to the pilot alone may predict beside the boundary."""
 
-UNLIKE_SHARE = 0.02
-"""How far apart the boundaries of two repeats may be: realisations, launches."""
+UNLIKE_SHARE = 0.04
+"""How far apart the boundaries of two repeats may be: windows within 1.5% each, and launches."""
 
 PACE_MS = 50.0
 """Per token, where no TPOT objective bounds it."""
@@ -72,10 +72,15 @@ class Case(NamedTuple):
     pilot: float
     repeat: float
 
+    def off(self, repeat: int) -> float:
+        """Return the share by which the boundary of a repeat is off: of three, one each way."""
+        return self.repeat * (0, 1, -1)[(repeat - 1) % 3]
 
+
+_UNLIKE = (UNLIKE_SHARE / 2, UNLIKE_SHARE)
 CASES = (
     Case(0, 0),
-    *(Case(p, r) for p in (-OFF_SHARE, OFF_SHARE) for r in (-UNLIKE_SHARE, UNLIKE_SHARE)),
+    *(Case(p, r * s) for p in (-OFF_SHARE, OFF_SHARE) for r in _UNLIKE for s in (-1, 1)),
 )
 
 
@@ -84,12 +89,12 @@ def rehearse(
 ) -> tuple[tuple[PlannedTrial, ...], ...]:
     """Return the trials of each repeat of an engine whose boundary is near `rate`.
 
-    Every second repeat's boundary is off by the share of the case. What predicts cannot know that.
+    What predicts knows that rate alone, and not how far a repeat's boundary is off.
     """
     repeats: list[tuple[PlannedTrial, ...]] = []
     earlier: list[Done] = []
     for repeat in range(1, spec.protocol.repeats + 1):
-        boundary = round(rate * (1 + case.repeat * (repeat % 2 == 0)))
+        boundary = round(rate * (1 + case.off(repeat)))
         trials, found = _repeat(
             spec, windows, repeat, earlier, rate=rate, boundary=boundary, case=case
         )

@@ -16,6 +16,7 @@ from tokenwatt_site.measure.begun import Begun
 from tokenwatt_site.measure.client import Target
 from tokenwatt_site.measure.engine import RunningEngine
 from tokenwatt_site.measure.instruments import Instruments
+from tokenwatt_site.measure.modelling import predicted
 from tokenwatt_site.measure.rehearsal import trial_seconds
 from tokenwatt_site.measure.search import Done, Offer, RepeatSearch
 from tokenwatt_site.measure.trial import Progress, run_trial
@@ -62,6 +63,11 @@ class Launched:
     """Answers under load, by trial and row: only the same launch can be asked alone."""
 
     @property
+    def continues(self) -> bool:
+        """Whether its process had trials of this repeat before, which count."""
+        return self.line.data["continues"] is True
+
+    @property
     def chat_overhead(self) -> int:
         return int(self.line.data["chat_overhead"])
 
@@ -89,9 +95,9 @@ class Budget:
         if needed_s > left_s:
             raise Interrupted(
                 Problem(
-                    f"the budget of {self.seconds / 60:g} minutes has no time left for {what}",
-                    found=f"{max(0.0, left_s) / 60:.1f} minutes",
-                    expected=f"{needed_s / 60:.1f}",
+                    f"the budget of {self.seconds / 60:g} min has no time left for {what}",
+                    found=f"{max(0.0, left_s) / 60:.1f} min",
+                    expected=f"{needed_s / 60:.1f} min",
                 )
             )
 
@@ -140,8 +146,10 @@ class Trials:
             Interrupted: the budget has no time for the next trial.
             EnvironmentProblem: see `run_trial`.
         """
-        self.known[:] = [trial for trial in self.known if trial.repeat != launched.repeat]
+        if not launched.continues:
+            self.known[:] = [trial for trial in self.known if trial.repeat != launched.repeat]
         search = self._search(launched.repeat, launched.self_test)
+        self._retell(search, launched.repeat)
         invalid: Counter[Offer] = Counter()
         silent = 0
         while (offer := search.next()) is not None:
@@ -168,11 +176,14 @@ class Trials:
         """Return what the search of a repeat came to."""
         protocol, windows = self.spec.protocol, self.windows
         search = RepeatSearch(protocol, windows, repeat, ceiling_urps=lambda b: b.highest_urps)
+        self._retell(search, repeat)
+        return search.done()
+
+    def _retell(self, search: RepeatSearch, repeat: int) -> None:
         for trial in self.known:
             if trial.repeat == repeat:
                 outcome, _ = verdict(self.spec, trial)
                 search.saw(Offer(trial.rate_urps, trial.band), outcome)
-        return search.done()
 
     def valid(self) -> list[Trial]:
         """Return the trials so far that are measurements of the engine."""
@@ -187,7 +198,8 @@ class Trials:
             return highest_rate_urps(self.spec, self.windows.realisation(repeat, band), test)
 
         def predict(band: Band, near_urps: int) -> int | None:
-            return self._predicted(Load.of(self.windows.realisation(repeat, band)), near_urps)
+            load = Load.of(self.windows.realisation(repeat, band))
+            return predicted(self.spec, self.valid(), load, near_urps, self.say)
 
         return RepeatSearch(
             self.spec.protocol,
@@ -200,24 +212,6 @@ class Trials:
 
     def _repeats(self) -> list[int]:
         return sorted({trial.repeat for trial in self.known})
-
-    def _predicted(self, load: Load, near_urps: int) -> int | None:
-        """Return where a model of this engine has its boundary; None: no model tells."""
-        # Its optimiser takes long to load, and only what measures needs it.
-        from tokenwatt_site.measure import fitting  # noqa: PLC0415
-
-        seen = [fitting.seen_of(trial) for trial in self.valid()]
-        try:
-            predicted = fitting.predict(self.spec, seen, load, near_urps)
-        except Exception as error:  # noqa: BLE001 - it saves trials, and must cost none
-            self.say(f"the engine model could not be fitted ({type(error).__name__}: {error})")
-            return None
-        if predicted is not None:
-            self.say(
-                f"an engine model fitted to {len(seen)} trial{'s' if len(seen) != 1 else ''} has"
-                f" the boundary at {predicted / 1e6:.3f} requests/s"
-            )
-        return predicted
 
     def _engine_error(
         self, launched: Launched, trial: Trial, silent: int, reason: str | None

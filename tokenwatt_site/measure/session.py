@@ -1,8 +1,9 @@
 """The protocol from the first launch to the last trial, on disk as it happens.
 
 Everything needed to go on after an interruption is in the journal and beside it, so a session is
-resumed by opening the same folder again. A repeat is one launch: one that was broken off is done
-again from its start, and its trials stay in the journal. When its trials are done, the same launch
+resumed by opening the same folder again. A repeat is one launch: one that was broken off goes on
+where its process is still the one that is attached, and else is done again from its start, and its
+trials stay in the journal. When its trials are done, the same launch
 is asked what the accuracy gate asks; what is missing of that is asked later, without the trials.
 A repeat whose trials fail is left for later, and the others are done. After the last, an engine
 model is fitted to all trials.
@@ -17,7 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from tokenwatt_site.engine_model.load import Load
 from tokenwatt_site.errors import (
     EngineError,
     EnvironmentProblem,
@@ -43,6 +43,7 @@ from tokenwatt_site.measure.endpoint import EngineFacts, read_back
 from tokenwatt_site.measure.engine import RunningEngine, attach, launch
 from tokenwatt_site.measure.headroom import held_text, highest_asked_urps, require_start
 from tokenwatt_site.measure.instruments import Instruments
+from tokenwatt_site.measure.modelling import fitted
 from tokenwatt_site.measure.planning import plan
 from tokenwatt_site.measure.preflight import (
     compare,
@@ -71,11 +72,9 @@ from tokenwatt_site.prompts import Words, trial_key
 from tokenwatt_site.run import ReadBack
 from tokenwatt_site.spec import Spec
 from tokenwatt_site.trace import Trace
+from tokenwatt_site.trials import launches_of
 from tokenwatt_site.validity import require_playable
 from tokenwatt_site.windows import windows_of
-
-LEAST_BOUNDARIES = 3
-"""Of a fit: from fewer repeats nothing can be left out that says how far it is off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,21 +186,22 @@ class _Session:
                 except Stopped as stopped:
                     self._leave(repeat, stopped)
                     failed[repeat] = stopped.error
+            if failed:
+                engine = all(isinstance(error, EngineError) for error in failed.values())
+                raise (EngineError if engine else EnvironmentProblem)(
+                    *(
+                        Problem(f"repeat {repeat} is not measured: {error}")
+                        for repeat, error in failed.items()
+                    )
+                )
+            self._fit()
         except KeyboardInterrupt:
-            self._journal.append("interrupted", why="by the user")
+            if self._journal.lines[-1].event != "close":  # all was measured, and fitted again
+                self._journal.append("interrupted", why="by the user")
             raise Interrupted("interrupted") from None
         except Interrupted as spent:
             self._journal.append("interrupted", why=str(spent))
             raise
-        if failed:
-            engine = all(isinstance(error, EngineError) for error in failed.values())
-            raise (EngineError if engine else EnvironmentProblem)(
-                *(
-                    Problem(f"repeat {repeat} is not measured: {error}")
-                    for repeat, error in failed.items()
-                )
-            )
-        self._fit()
         if self._journal.lines[-1].event != "close":
             self._journal.append("close")
 
@@ -245,50 +245,14 @@ class _Session:
         self._budget.require(planned.repeats[repeat - 1].seconds.low, f"repeat {repeat}")
 
     def _fit(self) -> None:
-        """Fit an engine model to all trials, where they are enough for it to be judged.
-
-        Whatever comes of that, what was measured stands.
-        """
-        protocol, trials, say = self._spec.protocol, self._trials, self._events.say
+        """Fit an engine model to the trials of full mode, and keep it; once."""
+        protocol, trials = self._spec.protocol, self._trials
         if protocol.mode != "full" or self.work.model_fit() is not None:
             return
         done = [trials.done(repeat) for repeat in range(1, protocol.repeats + 1)]
-        boundaries = {d.repeat: d.boundary_urps for d in done if d.boundary_urps is not None}
-        if len(boundaries) < LEAST_BOUNDARIES:
-            say(
-                f"no engine model is fitted: {len(boundaries)} of {protocol.repeats} repeats have"
-                f" a boundary, {LEAST_BOUNDARIES} are needed"
-            )
-            return
-        from tokenwatt_site.measure import fitting  # noqa: PLC0415 - see `searching`
-
-        seen = [fitting.seen_of(trial) for trial in trials.valid()]
-        say(f"fitting the engine model to {len(seen)} trials")
-        long_run = self._windows.long_run
-        try:
-            fit = fitting.model_fit(
-                self._spec,
-                seen,
-                {
-                    d.repeat: Load.of(self._windows.realisation(d.repeat, d.band))
-                    for d in done
-                    if d.band is not None
-                },
-                None if long_run is None else Load.of(long_run),
-                boundaries,
-            )
-        except Exception as error:  # noqa: BLE001 - hours of measuring must not end in it
-            say(f"there is no engine model: {type(error).__name__}: {error}")
-            return
-        if fit is None:
-            say("there is no engine model: no trial has requests to fit to")
-            return
-        self.work.keep_model_fit(fit)
-        family = fit.fits[0].family
-        say(
-            f"the engine model: prefill {family.prefill}, {family.token_budget:,} tokens a step;"
-            f" fitted again without each of {len(fit.fits) - 1} repeats"
-        )
+        fit = fitted(self._spec, self._windows, trials.valid(), done, self._events.say)
+        if fit is not None:
+            self.work.keep_model_fit(fit)
 
     def _due(self, repeat: int) -> Sittings | None:
         """Return what asks in this repeat; None: nothing is asked in it, or all is answered."""
@@ -320,6 +284,12 @@ class _Session:
         """Ask alone what was answered in the highest passing trial; nothing where none passed."""
         top = self._trials.top(launched.repeat)
         if top is None:
+            return
+        if top.number not in launched.texts:
+            self._events.say(
+                f"the answers of trial {top.number} were not kept when the repeat was broken off,"
+                " so that none is asked again alone"
+            )
             return
         compared = compare_alone(
             self._spec,
@@ -404,6 +374,7 @@ class _Session:
         """Compare the engine with the spec, and do all that goes before its trials."""
         spec, protocol = self._spec, self._spec.protocol
         require_new_launch(self._journal.lines, repeat, engine.started)
+        continues = self._continues(repeat, engine)
         facts, read_back_rows = self._compared(engine, instruments)
         # Fresh for every launch: an attached engine may still hold what an earlier one asked.
         key = trial_key(self._begun.nonce, spec.configuration_id, repeat, -self._launches())
@@ -443,6 +414,7 @@ class _Session:
             "launch",
             repeat=repeat,
             start=spec.endpoint.start,
+            continues=continues,
             engine_started=engine.started,
             engine=facts.name,
             read_back=[item.to_json() for item in read_back_rows],
@@ -465,12 +437,26 @@ class _Session:
             line.event == "trial_end" and line.data["repeat"] == repeat
             for line in self._journal.lines
         )
-        if broken_off:
+        if continues:
+            self._events.say(f"repeat {repeat} goes on, on the launch that it had trials on")
+        elif broken_off:
             self._events.say(
                 f"repeat {repeat} starts again, on one launch: {broken_off} earlier trials stay,"
                 " INVALID"
             )
         return Launched(launch_line, repeat, engine, held, prompts, instruments)
+
+    def _continues(self, repeat: int, engine: RunningEngine) -> bool:
+        """Tell whether this is the process on which the repeat was broken off, as far as it says.
+
+        Not where it was at fault in a trial: then the repeat needs another.
+        """
+        own = launches_of(self._journal.lines).get(repeat)
+        if self._spec.endpoint.start != "attach" or engine.started is None or own is None:
+            return False
+        ends = [n.data for n in self._journal.lines[own[0].seq :] if n.event == "trial_end"]
+        alive = bool(ends) and all(end["engine_alive"] for end in ends)
+        return alive and own[-1].data["engine_started"] == engine.started
 
     def _launches(self) -> int:
         return sum(line.event == "launch" for line in self._journal.lines)

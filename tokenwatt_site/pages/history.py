@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tokenwatt_site.configuration import Configuration
 from tokenwatt_site.metrics import METRICS
-from tokenwatt_site.pages import numbers, text
+from tokenwatt_site.pages import headline, numbers, text
 from tokenwatt_site.pages.page import Links
 from tokenwatt_site.trust.verify import ValidatedRun
 
@@ -16,7 +16,10 @@ MAX_LISTED = 4
 
 @dataclass(frozen=True, slots=True)
 class HistoryRow:
-    """One run. `scored` is per trial; `missing` stands in place of a goodput that there is not."""
+    """One run. `scored` is per trial; `missing` stands in place of a goodput that there is not.
+
+    `goodput` is the measured one, that every run may have; `long_run` None: not corrected.
+    """
 
     started: str
     run_id: str
@@ -26,6 +29,7 @@ class HistoryRow:
     scored: int
     goodput: str | None
     missing: str
+    long_run: str | None
     folder: str | None
     evidence: tuple[tuple[str, str], ...]
 
@@ -37,6 +41,7 @@ def rows(configuration: Configuration, links: Links) -> tuple[HistoryRow, ...]:
 
 def _row(run: ValidatedRun, folder: str | None) -> HistoryRow:
     claim, held = run.claims.metric("goodput"), numbers.held(run.claims)
+    lasting = run.claims.metric(headline.LONG_RUN)
     interrupted = ", interrupted" if run.run.status == "interrupted" else ""
     return HistoryRow(
         started=run.run.conditions.started[:16].replace("T", " "),
@@ -46,6 +51,9 @@ def _row(run: ValidatedRun, folder: str | None) -> HistoryRow:
         repeats=len(run.claims.repeats),
         scored=run.claims.repeats[0].scored if run.claims.repeats else 0,
         goodput=None if claim.value is None else text.amount(claim.value, METRICS["goodput"]),
+        long_run=None
+        if lasting.value is None
+        else text.amount(lasting.value, METRICS[lasting.key]),
         missing=text.reason(claim) + ("" if held is None else f"; {held} held"),
         folder=folder,
         evidence=tuple((e.role, f"{folder}/{e.path}") for e in run.run.evidence if folder),
@@ -73,7 +81,7 @@ def others(configuration: Configuration) -> str:
         values = text.joined(text.amount(value, metric) for value in known)
         if len(known) > MAX_LISTED:
             values = f"{text.amount(min(known), metric)} to {text.amount(max(known), metric)}"
-        parts.append(f"{text.counted(len(known), kind)} gave {values} {metric.unit}")
+        parts.append(f"{text.counted(len(known), kind)} gave {values} {metric.unit}, measured")
     if missing := len(found) - len(known):
         parts.append(f"{missing if known else text.counted(missing, kind)} gave no goodput")
     return "; ".join(parts)

@@ -13,6 +13,10 @@ from tokenwatt_site.pages.figure import Figure, Table
 from tokenwatt_site.pages.figures import bracket
 from tokenwatt_site.run import Claims, LongRunClaim, TrialClaim
 
+_AROUND = (("2% below", 0.98), ("at", 1.0), ("2% above", 1.02))
+_NEAR = 0.005
+"""How near a rate has to be to one of those, as a share of it."""
+
 _UNITS = (("base_ps", "a step"), ("sequence_ps", "a decoding sequence"))
 _FINE_UNITS = (("prompt_token_ps", "a prompt token"), ("context_token_ps", "a token of context"))
 
@@ -39,7 +43,7 @@ def section(configuration: Configuration) -> Section | None:
     return Section(
         lead=headline.difference(claims),
         verdict=_verdict(told),
-        feels=tuple(_feels(told)) if told.outcome == "accepted" else (),
+        feels=tuple(_feels(configuration)) if told.outcome == "accepted" else (),
         repeats=_repeats(told) if fitted else None,
         prices=tuple(_prices(told)) if fitted else (),
         figures=tuple(f for f in (_shares(configuration), _residuals(claims)) if f is not None),
@@ -55,8 +59,8 @@ def _verdict(told: LongRunClaim) -> str:
     return f"{words[told.outcome]}: {told.text}."
 
 
-def _feels(told: LongRunClaim) -> list[str]:
-    found = []
+def _feels(configuration: Configuration) -> list[str]:
+    told, found = configuration.claims.long_run, []
     if told.windows_kept_percent is not None:
         words = f"At this rate {told.windows_kept_percent:.0f}% of 10-minute windows keep the SLO"
         if told.hours_kept_percent is not None:
@@ -66,7 +70,30 @@ def _feels(told: LongRunClaim) -> list[str]:
         found.append(
             f"95% of 10-minute windows keep it at {text.rate(told.windows_95_urps)} requests/s."
         )
-    return found
+    return [*found, *_around(configuration)]
+
+
+def _around(configuration: Configuration) -> list[str]:
+    """Say what misses just below the boundary, at it and just above; other rates are a curve."""
+    claims = configuration.claims
+    boundary = claims.metric("long_run_rate").value
+    if boundary is None:
+        return []
+    # Rates are whole numbers and the boundary a mean: they meet within far less than a step.
+    at = {
+        words: share.percent
+        for words, factor in _AROUND
+        for share in claims.long_run.misses
+        if abs(share.rate_urps / 1e6 / boundary / factor - 1) <= _NEAR
+    }
+    if len(at) < len(_AROUND):
+        return []
+    return [
+        f"Of {objective.label}, {at['2% below'][i]:.2g}% of requests miss at 2% below the boundary,"
+        f" {at['at'][i]:.2g}% at it and {at['2% above'][i]:.2g}% at 2% above;"
+        f" {100 * (1 - objective.quantile):.3g}% may."
+        for i, objective in enumerate(configuration.setup.slo)
+    ]
 
 
 def _repeats(told: LongRunClaim) -> Table:
@@ -154,14 +181,15 @@ def _worst(trial: TrialClaim) -> float | None:
 
 def _residuals(claims: Claims) -> Figure | None:
     told = claims.long_run
-    started = {trial.trial: datetime.fromisoformat(trial.started) for trial in claims.trials}
-    trials = [trial for trial in told.trials if trial.trial in started]
+    # Trials are told apart by their repeat too, as everywhere.
+    started = {(t.repeat, t.trial): datetime.fromisoformat(t.started) for t in claims.trials}
+    trials = [trial for trial in told.trials if (trial.repeat, trial.trial) in started]
     if not trials:
         return None
     begin = min(started.values())
-    minutes = {t.trial: (started[t.trial] - begin).total_seconds() / 60 for t in trials}
+    minutes = {at: (began - begin).total_seconds() / 60 for at, began in started.items()}
     points = [
-        (minutes[trial.trial], percent, name)
+        (minutes[trial.repeat, trial.trial], percent, name)
         for trial in trials
         for name, percent in (("TTFT", trial.ttft_percent), ("TPOT", trial.tpot_percent))
         if percent is not None and math.isfinite(percent)
@@ -176,7 +204,7 @@ def _residuals(claims: Claims) -> Figure | None:
         (
             str(t.trial),
             str(t.repeat),
-            f"{minutes[t.trial]:.0f}",
+            f"{minutes[t.repeat, t.trial]:.0f}",
             text.rate(t.rate_urps),
             f"{t.requests:,}",
             UNTOLD if t.ttft_percent is None else f"{t.ttft_percent:+.1f}",

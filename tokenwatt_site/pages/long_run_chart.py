@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import altair as alt
 
-from tokenwatt_site.pages.chart import MARKS
 from tokenwatt_site.pages.drawing import BLUE, INK, INK_2, ORANGE, RULE_STRONG, Chart
 from tokenwatt_site.pages.vega import both, data, limit_rule, scale, x_axis, y_axis, y_words
 
@@ -65,8 +65,8 @@ def misses(
             color=ORANGE, opacity=0.16, clip=True
         )
         layers.append(shade.encode(x=alt.X("lo:Q", scale=x), x2="hi:Q"))
-    levels = sorted({curve.allowed for curve in curves})
-    layers += [limit_rule([{"y": _log(level)}]).encode(y="y:Q") for level in levels]
+    allowed = sorted({curve.allowed for curve in curves})
+    layers += [limit_rule([{"y": _log(level)}]).encode(y="y:Q") for level in allowed]
     for number, curve in enumerate(curves):
         line = data([{"rate": r, "y": _log(p)} for r, p in curve.points])
         dashes = [1, 0] if number == 0 else [2 + 2 * number, 3]
@@ -76,17 +76,30 @@ def misses(
         rate, percent = curve.points[-1]
         end = data([{"rate": rate, "y": _log(percent), "text": curve.label}])
         layers.append(
-            end.mark_text(color=INK, align="right", dx=-8, dy=-9).encode(
-                x="rate:Q", y="y:Q", text="text:N"
-            )
+            end.mark_text(
+                color=INK, align="right", dx=-8, dy=-9 if number == 0 else 6 + 13 * number
+            ).encode(x="rate:Q", y="y:Q", text="text:N")
         )
     if boundary is not None:
         at = data([{"rate": boundary}]).mark_rule(color=INK, strokeWidth=1.4)
         layers.append(at.encode(x="rate:Q"))
-    for verdict in ("PASS", "FAIL"):
+    marks: tuple[tuple[str, dict[str, Any]], ...] = (
+        ("PASS", {"shape": "circle", "filled": True, "color": BLUE, "size": 70}),
+        (
+            "FAIL",
+            {
+                "shape": "M-.5,-.5L.5,.5M.5,-.5L-.5,.5",
+                "filled": False,
+                "color": ORANGE,
+                "strokeWidth": 2.4,
+                "size": 220,
+            },
+        ),
+    )
+    for verdict, mark in marks:
         mine = [{"rate": p.rate, "y": _log(p.percent)} for p in shown if p.verdict == verdict]
         if mine:
-            layers.append(MARKS[verdict](data(mine)).encode(x=across, y=y))
+            layers.append(data(mine).mark_point(opacity=1, **mark).encode(x=across, y=y))
     said = [f"{c.label}: {c.points[0][1]:.3g}% to {c.points[-1][1]:.3g}%" for c in curves]
     words = f"Rising lines on a logarithmic axis: {'; '.join(said)}. {len(shown)} trials."
     if boundary is not None:
@@ -110,12 +123,18 @@ def residuals(points: Sequence[tuple[float, float, str]]) -> Chart:
     layers: list[alt.Chart] = [
         data([{"y": 0.0}]).mark_rule(color=RULE_STRONG, strokeWidth=1.4).encode(y="y:Q")
     ]
-    for name, mark in _OF_METRIC.items():
+    kinds: tuple[tuple[str, dict[str, Any]], ...] = (
+        ("TTFT", {"shape": "circle", "filled": True, "color": BLUE, "size": 60}),
+        ("TPOT", {"shape": "diamond", "filled": False, "color": INK_2, "size": 80}),
+    )
+    for name, mark in kinds:
         mine: list[dict[str, float | str]] = [
             {"x": minute, "y": percent} for minute, percent, which in points if which == name
         ]
         if mine:
-            layers.append(mark(data(mine)).encode(x=x, y=y))
+            layers.append(
+                data(mine).mark_point(opacity=1, strokeWidth=1.8, **mark).encode(x=x, y=y)
+            )
     widest = max(points, key=lambda point: abs(point[1]))
     words = (
         f"{len(points)} marks around a line at 0: dots are TTFT, hollow diamonds TPOT. The furthest"
@@ -123,14 +142,6 @@ def residuals(points: Sequence[tuple[float, float, str]]) -> Chart:
     )
     title = "Median of seen over modelled latency, by trial"
     return Chart("long-run-residuals", title, words, both(layers, 220))
-
-
-_OF_METRIC: Mapping[str, Callable[[alt.Chart], alt.Chart]] = {
-    "TTFT": lambda c: c.mark_point(shape="circle", filled=True, color=BLUE, size=60, opacity=1),
-    "TPOT": lambda c: c.mark_point(
-        shape="diamond", filled=False, color=INK_2, size=80, strokeWidth=1.8, opacity=1
-    ),
-}
 
 
 def _log(percent: float) -> float:

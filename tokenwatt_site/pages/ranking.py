@@ -10,7 +10,7 @@ from types import MappingProxyType
 from tokenwatt_site.configuration import Configuration
 from tokenwatt_site.leaderboard import COLUMNS, Cell, Leaderboard, Row, Section
 from tokenwatt_site.metrics import METRICS
-from tokenwatt_site.pages import outcomes, text
+from tokenwatt_site.pages import headline, outcomes, text
 from tokenwatt_site.pages.page import Page, render_template
 from tokenwatt_site.run import Claims, ClaimsOnlyRecord, GateOutcome
 
@@ -54,7 +54,10 @@ class CellView:
 
 @dataclass(frozen=True, slots=True)
 class RowView:
-    """`failed`: the accuracy gate was failed, and the first of `tags` says so."""
+    """`failed`: the accuracy gate was failed, and the first of `tags` says so.
+
+    `interval`, `bar` and `cap` are of the long-run goodput, which ranks.
+    """
 
     url: str
     title: str
@@ -171,8 +174,9 @@ def _heads(section: Section, shown: Sequence[int]) -> Iterator[tuple[str, str, s
 
 
 _SHORT = {
-    "goodput": "Goodput",
-    "boundary_rate": "Boundary",
+    "long_run_goodput": "Goodput, long run",
+    "goodput": "Goodput, measured",
+    "boundary_rate": "Boundary, measured",
     "mbu": "MBU",
     "board_power": "Power",
     "tokens_per_joule": "Energy",
@@ -184,7 +188,7 @@ def _row(
 ) -> RowView:
     config, goodput = configuration.setup, row.cells[0]
     launches = len(configuration.claims.repeats)
-    metric = METRICS["goodput"]
+    metric = METRICS[goodput.key]
     cap, interval = None, ""
     if goodput.low is not None and goodput.high is not None:
         low, high = (text.amount(v, metric) for v in (goodput.low, goodput.high))
@@ -234,7 +238,18 @@ def _cell(claims: Claims, cell: Cell) -> CellView:
         why = outcomes.why(claims, claims.metric(cell.key))
         return CellView("", why.partition(":")[0], why)
     words = text.amount(cell.value, METRICS[cell.key])
-    return CellView(repr(cell.value), words, None, _of_questions(claims, cell))
+    under = (*_uncorrected(claims, cell), *_of_questions(claims, cell))
+    return CellView(repr(cell.value), words, None, under)
+
+
+def _uncorrected(claims: Claims, cell: Cell) -> tuple[str, ...]:
+    """Mark a measured goodput with none of the long run beside it, and say how sure it is."""
+    if cell.key != "goodput" or claims.metric(headline.LONG_RUN).value is not None:
+        return ()
+    if cell.low is None or cell.high is None:
+        return (text.NOT_CORRECTED,)
+    low, high = (text.amount(v, METRICS[cell.key]) for v in (cell.low, cell.high))
+    return text.NOT_CORRECTED, f"{low} to {high}"
 
 
 def _of_questions(claims: Claims, cell: Cell) -> tuple[str, ...]:

@@ -18,6 +18,10 @@ from tokenwatt_site.spec import (
 )
 
 NOT_MEASURED = "not measured"
+NOT_CORRECTED = "not corrected"
+
+LONG_RUN = frozenset({"long_run_goodput", "long_run_rate"})
+"""Metrics that are worked out from what was measured; without a model there is nothing to print."""
 
 OF_ANSWERS = frozenset({"accuracy", "accuracy_drop", "load_difference"})
 """Metrics whose interval is of the questions or answers, at any number of repeats."""
@@ -69,7 +73,8 @@ def reason(claim: MetricClaim) -> str:
     """Say that there is no number and why; what a check barred was measured, and says so itself."""
     if claim.reason and claim.reason.startswith(("withheld", "INVALID")):
         return claim.reason
-    return f"{NOT_MEASURED}: {claim.reason or 'no reason was recorded'}"
+    lacks = NOT_CORRECTED if claim.key in LONG_RUN else NOT_MEASURED
+    return f"{lacks}: {claim.reason or 'no reason was recorded'}"
 
 
 def sureness(claim: MetricClaim) -> str:

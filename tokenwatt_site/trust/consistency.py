@@ -49,6 +49,7 @@ def check_journal(run: Run, journal: Sequence[Entry], windows: Windows) -> None:
             )
         )
     _check_launches(journal)
+    _check_continued(run, journal)
     _check_idle(journal)
     _check_overhead(run, journal)
     _check_prompts(run, journal)
@@ -164,6 +165,22 @@ def _check_launches(journal: Sequence[Entry]) -> None:
                     expected="another process for every repeat",
                 )
             )
+
+
+def _check_continued(run: Run, journal: Sequence[Entry]) -> None:
+    """Check that a launch that goes on from the one before is of the same process, by its start."""
+    before: Entry | None = None
+    for line in journal:
+        if line.event != "launch":
+            continue
+        if line.data.get("continues") is True:
+            told = ("repeat", "engine_started")
+            same = before is not None and all(before.data[n] == line.data[n] for n in told)
+            if run.spec.endpoint.start != "attach" or line.data["engine_started"] is None:
+                same = False
+            if not same:
+                raise _at(line, "goes on with a launch that is not known to be the same process")
+        before = line
 
 
 def _check_idle(journal: Sequence[Entry]) -> None:

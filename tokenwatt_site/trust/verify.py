@@ -31,7 +31,9 @@
     named, in order of time and within what can be read; other readings only of instruments that the
     spec asks for; no span without load that overlaps a trial; no engine's counter that runs
     backwards in one launch; dates that are those of the journal.
-10. Recomputation: `claims.derive` comes to the file's numbers, |a - b| <= 5e-7 max(|a|, |b|).
+10. Recomputation: `claims.derive` comes to the file's numbers, |a - b| <= 5e-7 max(|a|, |b|). It
+    replays the engine model, whose fits are of the repeats that have a boundary and show each
+    boundary that they state; a replay that asks for more steps than it is given is refused.
 
 Each refusal is a VerificationError that carries the number, also where what was signed makes our
 own code fail. Not checked, because no file can show it: that the measurement took place. Whoever
