@@ -151,7 +151,7 @@ def _serve(  # noqa: C901, PLR0912, PLR0917 - one loop, as the model's
     t = 0.0
     pauses = math.floor(clock / every) if every > 0 else 0
     while ended < n:
-        while arrived < n and due[arrived] <= t * 1e9:
+        while arrived < n and due[arrived] <= round(t * 1e9):
             queue[tail] = arrived
             tail += 1
             if shortest and tail - head > 1:

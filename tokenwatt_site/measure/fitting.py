@@ -132,7 +132,7 @@ def model_fit(
     """Fit to all trials, and to those of all repeats but each in turn, family and prices anew.
 
     A family that only the repeat left out would have chosen is so not taken for granted: the errors
-    are those of the whole procedure.
+    are those of the whole procedure. Where the search begins is the same for all of them.
 
     Args:
         spec: its SLO, and over how many replicas it spreads.
@@ -144,9 +144,11 @@ def model_fit(
     Returns:
         None where no trial has requests to fit to.
     """
-    full = _best(spec, seen, boundaries)
-    if full is None:
+    told = _told(seen, boundaries)
+    if not told:
         return None
+    units, candidates = _screened(spec, told)
+    full = _settled(units, candidates, told)
     slo = spec.setup.slo
     found = []
     for repeat, load in sorted(realisations.items()):
@@ -160,9 +162,9 @@ def model_fit(
             windows_95 = find_windows_95(full, long_run, slo, edges.boundary_urps * 96 // 100)
     fits = [_fit_of(0, full, found)]
     for repeat in sorted(boundaries) if len(boundaries) > 1 else ():
-        others = {r: urps for r, urps in boundaries.items() if r != repeat}
-        model = _best(spec, [s for s in seen if s.repeat != repeat], others)
-        if model is not None and repeat in realisations:
+        without = [trial for trial in told if trial.seen.repeat != repeat]
+        if without and repeat in realisations:
+            model = _settled(units, candidates, without)
             edges = find_edges(model, realisations[repeat], slo, boundaries[repeat])
             fits.append(_fit_of(repeat, model, [(repeat, edges)]))
     return ModelFit(format="tokenwatt/engine-model/1", fits=tuple(fits), windows_95=windows_95)
@@ -345,43 +347,76 @@ class _Candidate:
 
 
 def _best(spec: Spec, seen: Sequence[Seen], boundaries: Mapping[int, int]) -> EngineModel | None:
-    """Return the family and the prices that tell the trials best; None: there is nothing to tell.
-
-    Each family is screened on the trial nearest the boundary, from all starts; what is best there
-    is refined on a few trials and compared on all; the best two are refined on more.
-    """
+    """Return the family and the prices that tell the trials best; None: nothing is told."""
     told = _told(seen, boundaries)
     if not told:
         return None
+    units, candidates = _screened(spec, told)
+    return _settled(units, candidates, told)
+
+
+def _screened(spec: Spec, told: Sequence[_Told]) -> tuple[_Units, list[_Candidate]]:
+    """Return all families with prices that are about the best.
+
+    The first family finds where to start, on the trial nearest the boundary, for all of them.
+    """
     parallelism = spec.setup.parallelism
     replicas = parallelism.replicas * parallelism.data
     units = _Units.of(told[0], replicas)
     families = _plain_families(replicas)
-    screened = [_screened(f, i, units, told) for i, f in enumerate(families)]
-    screened.sort(key=lambda c: (c.loss, c.complexity))
+
+    def nearest(family: Family, starts: Sequence[Floats]) -> Floats:
+        def loss(shares: Floats) -> float:
+            return _loss(units.model(family, shares), told[:1])
+
+        return min((_refine(family, units, start, told[:1], 8) for start in starts), key=loss)
+
+    starts = sorted(_STARTS, key=lambda start: _loss(units.model(families[0], start), told[:1]))
+    first = nearest(families[0], starts[:2])
+    candidates = [
+        _candidate(family, index, units, nearest(family, [first]), told)
+        for index, family in enumerate(families)
+    ]
+    candidates.sort(key=_order)
+    candidates[:3] = [_refined(c, units, told, told[:3], 6) for c in candidates[:3]]
+    candidates.sort(key=_order)
     for limit in _limits(told, replicas):
-        for plain in screened[:2]:
+        for plain in candidates[:2]:
             family = plain.family.model_copy(update=limit)
-            screened.append(_screened(family, plain.complexity + len(families), units, told))
-    screened.sort(key=lambda c: (c.loss, c.complexity))
-    finals = []
-    for c in screened[:2]:
-        shares = _refine(c.family, units, c.shares, told[:_REFINED_ON], 12)
-        loss = _loss(units.model(c.family, shares), told)
-        finals.append(replace(c, loss=loss, shares=shares) if loss < c.loss else c)
+            limited = _candidate(
+                family, plain.complexity + len(families), units, nearest(family, [first]), told
+            )
+            candidates.append(_refined(limited, units, told, told[:3], 6))
+    return units, candidates
+
+
+def _settled(units: _Units, candidates: Sequence[_Candidate], told: Sequence[_Told]) -> EngineModel:
+    """Return the best of all families, the best two refined on more trials."""
+    here = [_candidate(c.family, c.complexity, units, c.shares, told) for c in candidates]
+    finals = [
+        _refined(c, units, told, told[:_REFINED_ON], 10) for c in sorted(here, key=_order)[:2]
+    ]
     least = min(c.loss for c in finals)
     best = min((c for c in finals if c.loss <= least * _TIE), key=lambda c: c.complexity)
     return units.model(best.family, best.shares)
 
 
-def _screened(family: Family, complexity: int, units: _Units, told: Sequence[_Told]) -> _Candidate:
-    def loss(shares: Floats) -> float:
-        return _loss(units.model(family, shares), told[:1])
+def _order(candidate: _Candidate) -> tuple[float, int]:
+    return candidate.loss, candidate.complexity
 
-    starts = sorted(_STARTS, key=loss)[:2]
-    nearest = min((_refine(family, units, start, told[:1], 10) for start in starts), key=loss)
-    shares = _refine(family, units, nearest, told[:3], 8)
+
+def _candidate(
+    family: Family, complexity: int, units: _Units, shares: Floats, told: Sequence[_Told]
+) -> _Candidate:
     return _Candidate(_loss(units.model(family, shares), told), complexity, family, shares)
+
+
+def _refined(
+    c: _Candidate, units: _Units, told: Sequence[_Told], on: Sequence[_Told], most: int
+) -> _Candidate:
+    shares = _refine(c.family, units, c.shares, on, most)
+    found = _candidate(c.family, c.complexity, units, shares, told)
+    return min(c, found, key=_order)
 
 
 # Which families there are.
