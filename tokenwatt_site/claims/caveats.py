@@ -234,7 +234,8 @@ def _all(
             "2 launches give a range, not an interval.",
         )
     for metric in _once(metrics):
-        if metric.value is None:
+        # That there is no long run has a caveat of its own.
+        if metric.value is None and not metric.key.startswith("long_run"):
             yield METRICS[metric.key].label, _no_number(metric.reason or "no reason was recorded")
     windows = [r.window_s for r in repeats if r.window_s is not None]
     if windows and (min(windows) < MIN_WINDOW_S or scored < MIN_SCORED):

@@ -345,7 +345,8 @@ def family_words(family: Family) -> str:
     first = family.prefill == "first"
     words = ["prefill first" if first else "chunked prefill"]
     words.append(f"at most {family.token_budget:,} tokens a step")
-    words.append(f"at most {family.max_batch:,} sequences")
+    if family.max_batch < family.token_budget:
+        words.append(f"at most {family.max_batch:,} sequences")
     if family.kv_tokens is not None:
         words.append(f"{family.kv_tokens:,} tokens of cache")
     if family.replicas > 1:

@@ -149,7 +149,8 @@ def summary_parts(configuration: Configuration) -> Iterator[tuple[str, bool]]:
         yield "that is", False
         yield f"{text.amount(goodput.value, METRICS['goodput'])} output", True
         inputs = claims.metric("input_throughput")
-        if inputs.value is not None:
+        # It is of the measured boundary.
+        if inputs.value is not None and goodput.key != headline.LONG_RUN:
             amount = text.amount(inputs.value, METRICS["input_throughput"])
             yield f"and about {amount} input tokens per second.", False
         else:
