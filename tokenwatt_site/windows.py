@@ -78,11 +78,6 @@ class Windows:
         """Tell whether the windows were chosen, and by a panel that was held to this SLO."""
         return self.panel_slo == tuple(slo)
 
-    @property
-    def most_rows(self) -> int:
-        """Rows of the longest realisation."""
-        return max(band.rows for band in self.bands)
-
     def band_at(self, rate_urps: int) -> Band:
         """Return the band of a rate; beyond all of them the nearest."""
         for band in self.bands:

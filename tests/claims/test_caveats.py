@@ -14,14 +14,15 @@ from tests.support.runs import (
     spec_in_mode,
     trace_spec,
 )
-from tokenwatt_site.claims.caveats import caveats, circumstances, not_recorded
+from tokenwatt_site.claims.caveats import caveats, circumstances, not_recorded, of_long_run
 from tokenwatt_site.claims.derive import derive
 from tokenwatt_site.evidence.records import Status
 from tokenwatt_site.journal import GENESIS, Entry
 from tokenwatt_site.prompts import COMMON_WORDS, Ids, Words, common_words
-from tokenwatt_site.run import MetricClaim, RepeatClaim
+from tokenwatt_site.run import LongRunClaim, MetricClaim, RepeatClaim
 from tokenwatt_site.trials import read_trials
-from tokenwatt_site.workload import workload_of
+from tokenwatt_site.windows import windows_of
+from tokenwatt_site.workload import NAMED, workload_of
 
 
 def repeat(number=1, window_s=130.0, scored=20):
@@ -265,3 +266,24 @@ def test_prompts_that_what_is_added_to_them_outweighs_are_counted(api, overhead,
     found = [item for item in told if "client" not in item.what]
     assert [item.what for item in found] == ([] if what is None else [what])
     assert all(item.why.startswith("2 requests") for item in found)
+
+
+@pytest.mark.parametrize(("rate_urps", "said_so"), [(300_000, True), (900_000_000, False)])
+def test_a_rate_below_all_chosen_windows_is_said_to_be_offered_any_rows(rate_urps, said_so):
+    chat = NAMED["chat-mix-v1"]
+    spec = spec_in_mode(
+        "quick",
+        setup__workload={"name": chat.name, "version": chat.version, "hash": chat.hash},
+        setup__input_tokens=chat.input_tokens.to_json(),
+        setup__output_tokens=chat.output_tokens.to_json(),
+        setup__slo=[
+            {"metric": "ttft", "quantile": 0.99, "limit_ms": 2000.0},
+            {"metric": "tpot", "quantile": 0.99, "limit_ms": 50.0},
+        ],
+    )
+    protocol = spec.protocol.model_copy(update=dict.fromkeys(("lead_in", "scored", "tail")))
+    spec = spec.model_copy(update={"protocol": protocol})
+    ran = repeat().model_copy(update={"highest_pass_urps": rate_urps})
+    none = LongRunClaim(outcome="none", text="no model")
+    told = of_long_run(spec, windows_of(spec), none, (ran,))
+    assert ("Windows chosen for this rate" in {item.what for item in told}) == said_so

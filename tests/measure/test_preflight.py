@@ -32,7 +32,8 @@ from tokenwatt_site.measure.preflight import (
     require_descriptors,
     require_restart,
 )
-from tokenwatt_site.spec import Spec, parse_spec
+from tokenwatt_site.spec import HIGHEST_URPS, Spec, parse_spec
+from tokenwatt_site.windows import Band
 
 FACTS = EngineFacts("llama.cpp", "b1", "c0ffee", ("toy", "other"), 4096, None, None)
 H200 = Board(uuid="GPU-1", name="NVIDIA H200", limit_mw=700_000)
@@ -534,7 +535,7 @@ class Limits:
 
 
 # 8000 requests may be open at once: 8000 + 500 idle + 128 others.
-ROWS = 8000
+ROWS = Band(0, HIGHEST_URPS, 4000, 2000, 2000)
 BUSY = spec(protocol__max_rate=1000.0, protocol__request_timeout_s=60.0).protocol
 
 

@@ -274,12 +274,18 @@ def _all(
         yield "Setup fields that were not recorded", ", ".join(fields)
 
 
-def of_long_run(spec: Spec, windows: Windows, claim: LongRunClaim) -> tuple[NotCovered, ...]:
+def of_long_run(
+    spec: Spec, windows: Windows, claim: LongRunClaim, repeats: Sequence[RepeatClaim]
+) -> tuple[NotCovered, ...]:
     """Return what is to be known of the long run, and of the windows that stand for it."""
-    return tuple(NotCovered(what=what, why=why) for what, why in _long_run(spec, windows, claim))
+    passed = [r.highest_pass_urps for r in repeats if r.highest_pass_urps is not None]
+    told = _long_run(spec, windows, claim, min(passed, default=None))
+    return tuple(NotCovered(what=what, why=why) for what, why in told)
 
 
-def _long_run(spec: Spec, windows: Windows, claim: LongRunClaim) -> Iterator[tuple[str, str]]:
+def _long_run(
+    spec: Spec, windows: Windows, claim: LongRunClaim, low_urps: int | None
+) -> Iterator[tuple[str, str]]:
     if claim.outcome == "accepted":
         kept = claim.windows_kept_percent
         told = "" if kept is None else f" Of 10-minute windows at it {kept:.0f}% keep the SLO."
@@ -304,6 +310,14 @@ def _long_run(spec: Spec, windows: Windows, claim: LongRunClaim) -> Iterator[tup
         yield (
             "Windows chosen to stand for the long run",
             "Those offered are the workload's first draws: none was chosen, and none left out.",
+        )
+    elif low_urps is not None and low_urps < windows.bands[0].low_urps:
+        yield (
+            "Windows chosen for this rate",
+            (
+                f"The lowest were chosen for {windows.bands[0].low_urps / 1e6:g} requests/s and"
+                " more; below, their rows are offered as any."
+            ),
         )
     elif not windows.chosen_for(spec.setup.slo):
         yield (

@@ -91,7 +91,7 @@ def derive(spec: Spec, evidence: Evidence) -> Claims:
         long_run=replayed.claim.model_copy(update={"difference": difference(metrics)}),
         not_covered=(
             *caveats(spec, repeats, metrics),
-            *of_long_run(spec, windows_of(spec, evidence.trace), replayed.claim),
+            *of_long_run(spec, windows_of(spec, evidence.trace), replayed.claim, repeats),
             *contradictions(trials, claimed),
             *traffic.not_covered,
             *circumstances(spec, evidence.journal, trials, evidence.trace),

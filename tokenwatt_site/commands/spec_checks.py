@@ -51,7 +51,8 @@ def spec_checks(
     if windows is not None:
         yield _windows(spec, windows)
         try:
-            require_descriptors(spec.protocol, windows.most_rows)
+            band = windows.band_at(round(spec.protocol.start_rate * 1e6))
+            require_descriptors(spec.protocol, band)
         except EnvironmentProblem as error:
             yield from of_error("fail", "open files", error)
     yield Check("ok", "ranking", ranking_text(spec))

@@ -19,6 +19,7 @@ from tokenwatt_site.measure.instruments import merged_boards
 from tokenwatt_site.measure.power import PowerMeter
 from tokenwatt_site.run import ReadBack
 from tokenwatt_site.spec import GPU_SCOPES, NOT_RECORDED, Accelerator, Protocol, Spec
+from tokenwatt_site.windows import Band
 
 _UNKNOWN_MODEL = "tokenwatt-no-such-model"
 _ENDS_SOON = "Answer with one word. Question: Is water wet? Answer:"
@@ -259,16 +260,17 @@ def preflight(
     )
 
 
-def require_descriptors(protocol: Protocol, rows: int) -> None:
+def require_descriptors(protocol: Protocol, band: Band) -> None:
     """See that this process may have as many connections as requests can be open at once.
 
-    That many become due within one deadline at `max_rate`, or all `rows` of a trial where those are
-    fewer. Raises the soft limit of the process to that where it is lower.
+    That many become due within one deadline at the highest rate of a band, or all rows of a trial
+    where those are fewer. Raises the soft limit of the process to that where it is lower.
 
     Raises:
         EnvironmentProblem: the hard limit is below that; names both.
     """
-    requests = min(rows, math.ceil(protocol.max_urps / 1e6 * protocol.request_timeout_s))
+    highest_urps = min(protocol.max_urps, band.highest_urps)
+    requests = min(band.rows, math.ceil(highest_urps / 1e6 * protocol.request_timeout_s))
     needed = requests + requests // _IDLE_SHARE + _OTHER_DESCRIPTORS
     if (allowed := allow(needed)) < needed:
         raise EnvironmentProblem(

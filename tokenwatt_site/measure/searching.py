@@ -17,6 +17,7 @@ from tokenwatt_site.measure.client import Target
 from tokenwatt_site.measure.engine import RunningEngine
 from tokenwatt_site.measure.instruments import Instruments
 from tokenwatt_site.measure.modelling import predicted
+from tokenwatt_site.measure.preflight import require_descriptors
 from tokenwatt_site.measure.rehearsal import trial_seconds
 from tokenwatt_site.measure.search import Done, Offer, RepeatSearch
 from tokenwatt_site.measure.trial import Progress, run_trial
@@ -144,7 +145,7 @@ class Trials:
             Stopped: the engine ended, or answers nothing in full, or a rate stays INVALID that the
                 bracket needs. Demo mode ends its search at such a rate, with what it has.
             Interrupted: the budget has no time for the next trial.
-            EnvironmentProblem: see `run_trial`.
+            EnvironmentProblem: see `run_trial` and `require_descriptors`.
         """
         if not launched.continues:
             self.known[:] = [trial for trial in self.known if trial.repeat != launched.repeat]
@@ -267,6 +268,7 @@ class Trials:
     ) -> tuple[Trial, tuple[str, ...]]:
         """Offer one rate; return the trial and the commonest error messages."""
         spec, engine, (rate_urps, band) = self.spec, launched.engine, offer
+        require_descriptors(spec.protocol, band)  # a higher band than the first asks for more
         realisation = self.windows.realisation(launched.repeat, band)
         longest_s = trial_seconds(spec.setup.slo, realisation, rate_urps, passes=True).high
         self.budget.require(longest_s, f"a trial at {rate_urps / 1e6:.3f} requests/s")

@@ -381,7 +381,7 @@ class _Session:
         if spec.endpoint.prompt_kind == "text" and spec.endpoint.tokenizer is None:
             self._events.say("asking the engine's /tokenize which words are one token each")
         prompts = prompts_for(spec.endpoint, engine.url)
-        require_descriptors(protocol, self._windows.most_rows)
+        require_descriptors(protocol, self._windows.band_at(round(protocol.start_rate * 1e6)))
         ready = preflight(
             spec,
             engine.url,
