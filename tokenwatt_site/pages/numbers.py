@@ -152,13 +152,16 @@ def _sureness(claims: Claims, claim: MetricClaim) -> str:
 
 
 def results_note(claims: Claims) -> str:
-    """Say what each value is over the repeats."""
+    """Say what each value is over the repeats, and of which windows."""
     n = len(claims.repeats)
     if n <= 1:
-        return "Each value is from 1 repeat: there is no spread to show."
-    if n == 2:
-        return "Each value is the median of 2 repeats."
-    return f"Each value is the mean of {n} repeats (geometric; shares and watts arithmetic)."
+        words = "Each value is from 1 repeat: there is no spread to show."
+    elif n == 2:
+        words = "Each value is the median of 2 repeats."
+    else:
+        words = f"Each value is the mean of {n} repeats (geometric; shares and watts arithmetic)."
+    where = claims.window_rates
+    return words if where is None else f"{words} Latency, power and bandwidth are those {where}."
 
 
 def held(claims: Claims) -> str | None:
