@@ -18,7 +18,7 @@ on purpose, and should be refused. Figures, for each family:
   rms error of ours, over that of ours.
 
 `N=1000` asks for that many measurements a family, 60 without; what is done is kept in
-build/bench/goodput.jsonl and not done again, as long as the package is the same. `JOBS` processes
+build/bench/goodput.jsonl and not done again, as long as what decides is the same. `JOBS` processes
 work at it, as many as there are processors without.
 """
 
@@ -58,6 +58,12 @@ LONG_WINDOW = 20_000
 LONG_LEAD = 2_000
 LONG_TRIALS = 7
 """Of a search without a model, from a pilot to a bracket of 2%."""
+
+DECISIVE = (
+    *("draws.py", "goodput.py", "statistics.py", "windows.py", "workload.py"),
+    *("claims/long_run.py", "measure/fitting.py", "measure/search.py"),
+)
+"""Of the package, beside engine model and windows: what a change of makes kept figures old."""
 
 FITTED: Mapping[str, Engine] = {
     "chunked": Engine(0.008, 0.00028, 1.2e-5),
@@ -187,14 +193,11 @@ def _part(load: Load, number: int) -> Load:
 
 def code_digest() -> str:
     """Return a digest of what the figures come from."""
-    files = sorted((ROOT / "tokenwatt_site").rglob("*.py"))
-    pure = [f for f in files if f.parent.name in {"engine_model", "claims"} or f.parent == ROOT]
+    package = ROOT / "tokenwatt_site"
     files = [
-        *pure,
-        ROOT / "tokenwatt_site" / "measure" / "fitting.py",
-        ROOT / "tokenwatt_site" / "measure" / "search.py",
-        ROOT / "tokenwatt_site" / "windows.py",
-        ROOT / "tokenwatt_site" / "chosen" / "chat-mix-v1.json",
+        *sorted((package / "engine_model").glob("*.py")),
+        *sorted((package / "chosen").glob("*.json")),
+        *(package / name for name in DECISIVE),
         ROOT / "tests" / "support" / "virtual.py",
         Path(__file__),
     ]

@@ -64,6 +64,9 @@ _REFINED_ON = 6
 _TIE = 1.01
 """A later family must beat an earlier, simpler one by more than this factor of the loss."""
 
+_CLOSE = 2.0
+"""A family whose loss is so many times the least is not refined any more."""
+
 _MOMENTS = 4096
 
 _PLATEAU = 0.02
@@ -330,7 +333,7 @@ def _refine(
         return slope
 
     found = least_squares(
-        residuals, start, slopes, bounds=(0.0, _MOST_SHARE), max_nfev=most, xtol=1e-4, ftol=1e-4
+        residuals, start, slopes, bounds=(0.0, _MOST_SHARE), max_nfev=most, xtol=1e-3, ftol=1e-3
     )
     shares: Floats = found.x
     return shares
@@ -392,10 +395,11 @@ def _screened(spec: Spec, told: Sequence[_Told]) -> tuple[_Units, list[_Candidat
 
 def _settled(units: _Units, candidates: Sequence[_Candidate], told: Sequence[_Told]) -> EngineModel:
     """Return the best of all families, the best two refined on more trials."""
-    here = [_candidate(c.family, c.complexity, units, c.shares, told) for c in candidates]
-    finals = [
-        _refined(c, units, told, told[:_REFINED_ON], 10) for c in sorted(here, key=_order)[:2]
-    ]
+    here = sorted(
+        (_candidate(c.family, c.complexity, units, c.shares, told) for c in candidates), key=_order
+    )
+    close = [c for c in here[:2] if c.loss <= here[0].loss * _CLOSE]
+    finals = [_refined(c, units, told, told[:_REFINED_ON], 10) for c in close]
     least = min(c.loss for c in finals)
     best = min((c for c in finals if c.loss <= least * _TIE), key=lambda c: c.complexity)
     return units.model(best.family, best.shares)
