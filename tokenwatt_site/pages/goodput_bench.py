@@ -31,6 +31,7 @@ _TOLD = (
     ("window_spread_pct", "Spread, one window, %"),
     ("coverage_pct", "Coverage of the 95% interval, %"),
     ("refused_pct", "Refused, %"),
+    ("measurements", "Measurements"),
 )
 """Names of figures before that of the family -> heads of columns."""
 
@@ -127,10 +128,14 @@ def _not_ours(path: Path, field: str, found: str, expected: str) -> Problem:
 def _table(bench: Bench) -> Table:
     head = ("Family of engines", *(words for _, words in _TOLD))
     rows = tuple(
-        (_words(family), *(_written(value) for value in values))
-        for family, values in bench.families.items()
+        (_words(family), *(_written(value) for value in values), _count(n))
+        for family, (*values, n) in bench.families.items()
     )
     return head, rows
+
+
+def _count(n: float | None) -> str:
+    return "–" if n is None else f"{n:.0f}"
 
 
 def _written(value: float | None) -> str:
