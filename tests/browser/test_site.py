@@ -13,6 +13,7 @@ SECTIONS = [
     "Facts",
     "Results",
     "Evidence in charts",
+    "In the long run",
     "All numbers",
     "Setup",
     "Not covered",
