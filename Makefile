@@ -5,8 +5,8 @@ VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check --quiet
 SOURCES := tokenwatt_site tests
-# Tests that stamp arrivals or start engines want the processors to themselves.
-TIMED := tests/benchmarks tests/engine tests/measure
+# The real engine, and what is timed against a server in C, want the processors to themselves.
+TIMED := tests/benchmarks tests/engine
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test bench proof site chromium
