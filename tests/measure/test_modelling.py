@@ -20,6 +20,9 @@ LOAD = Load.of(TRIALS[0].realisation)
 
 def short(monkeypatch: pytest.MonkeyPatch) -> Windows:
     monkeypatch.setattr("tokenwatt_site.windows.LONG_RUN_SCORED", 100)
+    monkeypatch.setattr(
+        "tokenwatt_site.engine_model.long_run._loads", {}
+    )  # else it would stay short
     return windows_of(SPEC)
 
 

@@ -188,6 +188,9 @@ def lab(monkeypatch):
     monkeypatch.setattr(session, "self_test", lambda *_: lab.held)
     monkeypatch.setattr(session, "warm_up", lambda *_, **__: WARM)
     monkeypatch.setattr(windows_module, "LONG_RUN_SCORED", 1_000)
+    monkeypatch.setattr(
+        "tokenwatt_site.engine_model.long_run._loads", {}
+    )  # else it would stay short
     monkeypatch.setattr(fitting, "predict", lab.predicted)
     monkeypatch.setattr(fitting, "model_fit", lab.fit)
     return lab
