@@ -381,6 +381,11 @@ class Protocol(Model):
         return self
 
     @property
+    def start_urps(self) -> int:
+        """`start_rate` in 1e-6 requests/s."""
+        return round(self.start_rate * 1e6)
+
+    @property
     def max_urps(self) -> int:
         """`max_rate` in 1e-6 requests/s."""
         return HIGHEST_URPS if self.max_rate is None else round(self.max_rate * 1e6)

@@ -135,7 +135,7 @@ def _plan_text(spec: Spec) -> str:
 
 def _workload_text(spec: Spec, windows: Windows) -> str:
     setup, trace = spec.setup, windows.workload.trace
-    rows = windows.band_at(round(spec.protocol.start_rate * 1e6)).rows
+    rows = windows.band_at(spec.protocol.start_urps).rows
     text = (
         f"{setup.workload.name}: {rows:,} requests a trial, the longest prompt"
         f" {setup.longest_prompt:,} tokens and the longest answer {setup.output_tokens.longest:,}"

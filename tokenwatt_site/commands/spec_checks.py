@@ -51,7 +51,7 @@ def spec_checks(
     if windows is not None:
         yield _windows(spec, windows)
         try:
-            band = windows.band_at(round(spec.protocol.start_rate * 1e6))
+            band = windows.band_at(spec.protocol.start_urps)
             require_descriptors(spec.protocol, band)
         except EnvironmentProblem as error:
             yield from of_error("fail", "open files", error)

@@ -117,7 +117,7 @@ def rates_to_try(
         return max(LEAST_URPS, math.ceil(urps * share / MAX_HELD_SHARE) + margin)
 
     top = asking(most_urps)
-    low = asking(min(round(spec.protocol.start_rate * 1e6), most_urps))
+    low = asking(min(spec.protocol.start_urps, most_urps))
     # A last step that doubles by a tenth more is no reason for another.
     steps = min(MAX_RATES - 1, math.ceil(math.log2(top / low) - _NEARLY))
     return (*(round(low * (top / low) ** (step / steps)) for step in range(steps)), top)

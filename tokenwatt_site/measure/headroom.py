@@ -19,9 +19,7 @@ def require_start(spec: Spec, realisation: Realisation, test: SelfTest) -> None:
     Raises:
         EnvironmentProblem: it asks more; a trial would measure the client.
     """
-    start_urps = min(
-        round(spec.protocol.start_rate * 1e6), highest_rate_urps(spec, realisation, None)
-    )
+    start_urps = min(spec.protocol.start_urps, highest_rate_urps(spec, realisation, None))
     if start_urps <= highest_load_urps(test, realisation):
         return
     needed = math.ceil(start_urps * Fraction(realisation.mean_output_tokens) / MAX_HELD_SHARE)

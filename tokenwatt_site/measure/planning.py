@@ -127,7 +127,7 @@ def plan(
         rate_urps: where the boundary is thought to be, in 1e-6 requests/s; None: at start_rate.
         done: repeats that were measured before, and are kept.
     """
-    rate = rate_urps or round(spec.protocol.start_rate * 1e6)
+    rate = rate_urps or spec.protocol.start_urps
     cases = [rehearse(spec, windows, rate, case) for case in CASES]
     mean_answer = windows.realisation(1, windows.band_at(rate)).mean_output_tokens
     repeats = tuple(

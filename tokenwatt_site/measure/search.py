@@ -90,7 +90,7 @@ class RepeatSearch:
                 It is asked after each pilot, and with what was seen by then.
         """
         self._ratio = protocol.bracket_ratio
-        self._start_urps = round(protocol.start_rate * 1e6)
+        self._start_urps = protocol.start_urps
         self._windows = windows
         self._repeat = repeat
         self._earlier = earlier

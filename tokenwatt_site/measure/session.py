@@ -381,7 +381,9 @@ class _Session:
         if spec.endpoint.prompt_kind == "text" and spec.endpoint.tokenizer is None:
             self._events.say("asking the engine's /tokenize which words are one token each")
         prompts = prompts_for(spec.endpoint, engine.url)
-        require_descriptors(protocol, self._windows.band_at(round(protocol.start_rate * 1e6)))
+        # What the first pilot offers, or near it: for its lengths.
+        band = self._windows.band_at(protocol.start_urps)
+        require_descriptors(protocol, band)
         ready = preflight(
             spec,
             engine.url,
@@ -391,8 +393,6 @@ class _Session:
         )
         if sittings is not None:
             sittings.require_answerable(engine, facts.context_tokens)
-        # What the first pilot offers, or near it: for its lengths.
-        band = self._windows.band_at(round(protocol.start_rate * 1e6))
         realisation = self._windows.realisation(repeat, band)
         name = facts.name or "the engine"
         self._events.say(f"repeat {repeat} of {protocol.repeats}: {name} passed the preflight")
