@@ -80,31 +80,13 @@ def play(model: EngineModel, load: Load, rate_urps: int) -> Played:
     """
     if model.family.replicas * load.ring_size > MOST_BUCKETS:
         raise _too_much(model, "buckets for the answers to come", MOST_BUCKETS)
-    family, prices = model.family, model.prices
     due = load.due_ns(rate_urps)
     first, last, put_back = serve(
         due,
         load.n_in,
         load.n_out,
-        np.array(
-            [
-                prices.base_ps,
-                prices.sequence_ps,
-                prices.prompt_token_ps,
-                prices.context_token_ps,
-            ],
-            np.int64,
-        ),
-        np.array(
-            [
-                family.token_budget,
-                family.max_batch,
-                family.kv_tokens or 0,
-                family.prefill == "first",
-                family.replicas,
-            ],
-            np.int64,
-        ),
+        np.array(model.prices.in_order, np.int64),
+        np.array(model.family.limits, np.int64),
         load.ring_size,
     )
     if put_back == NONE:

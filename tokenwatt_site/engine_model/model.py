@@ -33,6 +33,12 @@ class Family(Model):
     kv_tokens: Annotated[int, Field(ge=1, le=1 << 40)] | None = None
     replicas: Annotated[int, Field(ge=1, le=64)] = 1
 
+    @property
+    def limits(self) -> tuple[int, ...]:
+        """As `steps.serve` takes them, and its twin in JavaScript."""
+        is_first = int(self.prefill == "first")
+        return self.token_budget, self.max_batch, self.kv_tokens or 0, is_first, self.replicas
+
 
 class Prices(Model):
     """What a step costs, in ps: itself, and for each of what it computes.
@@ -44,6 +50,11 @@ class Prices(Model):
     sequence_ps: Price
     prompt_token_ps: Annotated[int, Field(ge=0, le=10**12)]
     context_token_ps: Annotated[int, Field(ge=0, le=10**9)]
+
+    @property
+    def in_order(self) -> tuple[int, ...]:
+        """As `steps.serve` takes them, and its twin in JavaScript."""
+        return self.base_ps, self.sequence_ps, self.prompt_token_ps, self.context_token_ps
 
 
 @dataclass(frozen=True, slots=True)

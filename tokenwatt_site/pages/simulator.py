@@ -20,7 +20,7 @@ from tokenwatt_site.engine_model.model import EngineModel, Family, Prices
 from tokenwatt_site.engine_model.sliding import windows_kept
 from tokenwatt_site.pages.page import render_template
 from tokenwatt_site.spec import Objective
-from tokenwatt_site.workload import NAMED
+from tokenwatt_site.workload import NAMED, Realisation
 
 SCRIPTS = ("engine-model.js", "simulator.js")
 """Scripts of the assets that it needs, in this order, after DATA."""
@@ -92,8 +92,13 @@ ENGINES = (
 
 
 @cache
+def drawn() -> Realisation:
+    return NAMED[WORKLOAD].realisation(0, lead_in=EDGE, scored=SCORED, tail=EDGE)
+
+
+@cache
 def load() -> Load:
-    return Load.of(NAMED[WORKLOAD].realisation(0, lead_in=EDGE, scored=SCORED, tail=EDGE))
+    return Load.of(drawn())
 
 
 @cache
@@ -167,16 +172,15 @@ def html(assets: str) -> str:
 @cache
 def data() -> str:
     """Return the script that holds rows, engines and SLO as data."""
-    rows = NAMED[WORKLOAD].realisation(0, lead_in=EDGE, scored=SCORED, tail=EDGE).rows
-    packed = b"".join(struct.pack("<IHH", *row[:3]) for row in rows)
+    packed = b"".join(struct.pack("<IHH", *row[:3]) for row in drawn().rows)
     value = {
         "scored": [EDGE, EDGE + SCORED],
         "stepNs": STEP_S * 10**9,
         "slo": [{"metric": o.metric, "quantile": o.quantile, "limitNs": o.limit_ns} for o in SLO],
         "engines": [
             {
-                "prices": list(engine.model.prices.to_json().values()),
-                "limits": _limits(engine.model.family),
+                "prices": engine.model.prices.in_order,
+                "limits": engine.model.family.limits,
                 "shownUrps": shown_urps(engine),
                 "boundaryUrps": edges_of(engine).boundary_urps,
             }
@@ -185,16 +189,6 @@ def data() -> str:
         "rows": base64.b64encode(packed).decode(),
     }
     return f"globalThis.TokenwattSimulatorData = {json.dumps(value)};\n"
-
-
-def _limits(family: Family) -> list[int]:
-    return [
-        family.token_budget,
-        family.max_batch,
-        family.kv_tokens or 0,
-        int(family.prefill == "first"),
-        family.replicas,
-    ]
 
 
 def _lines(played: Played, minutes: int) -> list[tuple[int, int, str]]:
