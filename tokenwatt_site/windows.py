@@ -109,16 +109,6 @@ class Windows:
             raise _too_few(self.workload.name, held, repeat)
         return window(self.workload, repeat, band, band.first_rows[repeat - 1])
 
-    @property
-    def long_run(self) -> Realisation | None:
-        """What the long run is: one draw, once and for all; None: a trace has none."""
-        if self.workload.trace is not None:
-            return None
-        key = (0, -1)
-        if key not in self._drawn:
-            self._drawn[key] = long_run(self.workload)
-        return self._drawn[key]
-
 
 def long_run(workload: Workload) -> Realisation:
     """Draw what stands for the long run of a workload that is drawn."""

@@ -18,6 +18,7 @@ import pytest
 from tests.conftest import ROOT
 from tokenwatt_site.engine_model.boundary import find_edges
 from tokenwatt_site.engine_model.load import Load, counts, missed, play
+from tokenwatt_site.engine_model.long_run import long_load
 from tokenwatt_site.engine_model.model import EngineModel, Family, Prices
 from tokenwatt_site.evidence.under_load import SAMPLES
 from tokenwatt_site.measure.planning import TRIALS, plan
@@ -55,9 +56,9 @@ def engine(pace: float = 1.0) -> EngineModel:
 
 def test_the_engine_keeps_what_is_published_in_the_long_run() -> None:
     spec = load_spec(EXAMPLE)
-    long_run = windows_of(spec).long_run
+    long_run = long_load(windows_of(spec))
     assert long_run is not None
-    edges = find_edges(engine(), Load.of(long_run), spec.setup.slo, PUBLISHED_URPS)
+    edges = find_edges(engine(), long_run, spec.setup.slo, PUBLISHED_URPS)
     assert edges is not None
     assert edges.boundary_urps == pytest.approx(PUBLISHED_URPS, rel=0.001)
 

@@ -16,17 +16,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from tokenwatt_site.engine_model.boundary import Edges, edges_of, shows
 from tokenwatt_site.engine_model.document import Fit, ModelFit
-from tokenwatt_site.engine_model.load import Load, Played, counts, missed, play
+from tokenwatt_site.engine_model.load import Load, Played, counts, play
 from tokenwatt_site.engine_model.model import EngineModel
-from tokenwatt_site.engine_model.steps import Ints
+from tokenwatt_site.engine_model.sliding import counted
 from tokenwatt_site.errors import InputError, Problem
 from tokenwatt_site.goodput import rank
 from tokenwatt_site.spec import Objective
 from tokenwatt_site.windows import Windows
+from tokenwatt_site.windows import long_run as drawn_long_run
 
 MIN_REPEATS = 3
 MAX_RMS = 0.03
@@ -144,13 +144,13 @@ class Outlook:
 
 def long_load(windows: Windows) -> Load | None:
     """Return the long run of a workload, drawn once in a process; None: a trace has none."""
+    if windows.workload.trace is not None:
+        return None
     key = windows.workload.hash
     if key not in _loads:
-        if (drawn := windows.long_run) is None:
-            return None
         if len(_loads) >= _MOST_LOADS:
             _loads.clear()
-        _loads[key] = Load.of(drawn)
+        _loads[key] = Load.of(drawn_long_run(windows.workload))
     return _loads[key]
 
 
@@ -246,16 +246,13 @@ def kept(played: Played, load: Load, slo: Sequence[Objective], span_ns: int) -> 
     if not 0 < spans <= MOST_WINDOWS:
         return None
     starts = first + MINUTE_NS * np.arange(spans, dtype=np.int64)
-    begin, end = np.searchsorted(due, starts), np.searchsorted(due, starts + span_ns)
-    asked = load.n_out[load.scored]
+    begin, end = (np.searchsorted(due, at) + load.scored.start for at in (starts, starts + span_ns))
     keep = np.ones(spans, np.bool_)
     for objective in slo:
-        counted = asked > 1 if objective.metric == "tpot" else np.ones(len(asked), np.bool_)
-        missing = missed(objective, played, load.n_out)[load.scored] & counted
-        n = _between(counted, begin, end)
+        misses, n = counted(objective, played, load.n_out, begin, end)
         sizes, which = np.unique(n, return_inverse=True)
         allowed = [int(size) - rank(objective.quantile, int(size)) for size in sizes]
-        keep &= _between(missing, begin, end) <= np.array(allowed, np.int64)[which]
+        keep &= misses <= np.array(allowed, np.int64)[which]
     return Kept(int(np.count_nonzero(keep)), spans)
 
 
@@ -280,13 +277,6 @@ def _shows_95(edges: Edges, model: EngineModel, load: Load, slo: Sequence[Object
         return False
     at = [kept(play(model, load, rate_urps), load, slo, WINDOW_NS) for rate_urps in edges]
     return [found is not None and found.is_95 for found in at] == [True, False] and None not in at
-
-
-def _between(flags: npt.NDArray[np.bool_], begin: Ints, end: Ints) -> Ints:
-    """Count the flags that are set from each begin to before its end."""
-    before: Ints = np.concatenate([np.zeros(1, np.int64), np.cumsum(flags, dtype=np.int64)])
-    counted: Ints = before[end] - before[begin]
-    return counted
 
 
 def _windows_95(

@@ -32,12 +32,18 @@ def windows_kept(
     low, high = np.searchsorted(due, begins), np.searchsorted(due, begins + length_ns)
     kept = np.ones(len(begins), bool)
     for objective in slo:
-        defined = n_out > 1 if objective.metric == "tpot" else np.ones(len(n_out), bool)
-        n = _within(defined, low, high)
-        misses = _within(missed(objective, played, n_out), low, high)
+        misses, n = counted(objective, played, n_out, low, high)
         passed = [Count(int(m), int(k)).passes(objective) for m, k in zip(misses, n, strict=True)]
         kept &= np.array(passed, bool)
     return tuple(kept.tolist())
+
+
+def counted(
+    objective: Objective, played: Played, n_out: Ints, low: Ints, high: Ints
+) -> tuple[Ints, Ints]:
+    """Count, from each row of `low` to before that of `high`, what misses, and what could."""
+    defined = n_out > 1 if objective.metric == "tpot" else np.ones(len(n_out), bool)
+    return _within(missed(objective, played, n_out), low, high), _within(defined, low, high)
 
 
 def _within(told: np.ndarray, low: Ints, high: Ints) -> Ints:

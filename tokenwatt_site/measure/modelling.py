@@ -10,13 +10,11 @@ from collections.abc import Callable, Sequence
 
 from tokenwatt_site.engine_model.document import ModelFit
 from tokenwatt_site.engine_model.load import Load
+from tokenwatt_site.engine_model.long_run import MIN_REPEATS, long_load
 from tokenwatt_site.measure.search import Done
 from tokenwatt_site.spec import Spec
 from tokenwatt_site.trials import Trial
 from tokenwatt_site.windows import Windows
-
-LEAST_BOUNDARIES = 3
-"""Of a fit that is kept: of fewer repeats none can be left out to see how far it is off."""
 
 
 def predicted(
@@ -70,15 +68,14 @@ def fitted(
     from tokenwatt_site.measure import fitting  # noqa: PLC0415 - as above
 
     boundaries = {d.repeat: d.boundary_urps for d in done if d.boundary_urps is not None}
-    if len(boundaries) < LEAST_BOUNDARIES:
+    if len(boundaries) < MIN_REPEATS:
         say(
             f"no engine model is fitted: {len(boundaries)} of {len(done)} repeats have a boundary,"
-            f" {LEAST_BOUNDARIES} are needed"
+            f" {MIN_REPEATS} are needed"
         )
         return None
     seen = [fitting.seen_of(trial) for trial in trials]
     say(f"fitting the engine model to {len(seen)} trials")
-    long_run = windows.long_run
     try:
         fit = fitting.model_fit(
             spec,
@@ -88,7 +85,7 @@ def fitted(
                 for d in done
                 if d.band is not None
             },
-            None if long_run is None else Load.of(long_run),
+            long_load(windows),
             boundaries,
         )
     except Exception as error:  # noqa: BLE001 - as above
