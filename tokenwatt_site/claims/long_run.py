@@ -9,7 +9,7 @@ is corrected: the wrong model does more harm than none.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -76,14 +76,15 @@ def long_run_claims(
     load = long_load(windows_of(spec, evidence.trace))
     if load is None:
         return _without("none", "a recorded trace has no long run")
-    measured = _measured(trials, repeats)
+    loads = _loads(trials)
+    measured = _measured(trials, loads, repeats)
     if not measured:
         return _without("refused", "no repeat has a boundary")
     if why := lacks(fit, [m.repeat for m in measured]):
         return _without("refused", why)
     found = long_run(fit, spec.setup.slo, measured, load)
-    told = _residuals(found.model, trials)
-    claim = _judged(spec, found, told, trials, repeats)
+    replayed = [_replayed(found.model, t, own) for t, own in zip(trials, loads, strict=True)]
+    claim = _judged(spec, found, replayed, repeats)
     if claim.outcome != "accepted":
         return LongRunClaims(claim, tuple(absent(key, f"refused: {claim.text}") for key in KEYS))
     rates = [r.corrected_urps / 1e6 for r in found.repeats]
@@ -122,28 +123,38 @@ def _without(outcome: str, reason: str) -> LongRunClaims:
     return LongRunClaims(claim, tuple(absent(key, reason) for key in KEYS))
 
 
-def _measured(trials: Sequence[Trial], repeats: Sequence[RepeatClaim]) -> list[Measured]:
-    found = []
-    for repeat in repeats:
-        if repeat.boundary_urps is not None:
-            last = [t for t in trials if t.repeat == repeat.repeat][-1]
-            load = Load.of(last.realisation)
-            found.append(Measured(repeat.repeat, load, repeat.boundary_urps))
-    return found
+def _loads(trials: Sequence[Trial]) -> list[Load]:
+    """Return the load of each trial; those of the same rows have one."""
+    made: dict[tuple[int, int], Load] = {}
+    keys = [(trial.repeat, trial.band.low_urps) for trial in trials]
+    for key, trial in zip(keys, trials, strict=True):
+        if key not in made:
+            made[key] = Load.of(trial.realisation)
+    return [made[key] for key in keys]
+
+
+def _measured(
+    trials: Sequence[Trial], loads: Sequence[Load], repeats: Sequence[RepeatClaim]
+) -> list[Measured]:
+    last = {trial.repeat: load for trial, load in zip(trials, loads, strict=True)}
+    return [
+        Measured(repeat.repeat, last[repeat.repeat], repeat.boundary_urps)
+        for repeat in repeats
+        if repeat.boundary_urps is not None
+    ]
 
 
 def _judged(
     spec: Spec,
     found: LongRun,
-    told: Sequence[ModelTrial],
-    trials: Sequence[Trial],
+    replayed: Sequence[_Replayed],
     repeats: Sequence[RepeatClaim],
 ) -> LongRunClaim:
-    drift = _drift(found, told, trials)
+    drift = _drift(found, replayed)
     refusal = (
         _open(repeats)
         or found.refusal
-        or _too_close(spec, trials)
+        or _too_close(spec, [each.trial for each in replayed])
         or (drift.refusal if drift else "too few trials near the boundary to test for drift")
     )
     accepted = (
@@ -166,7 +177,7 @@ def _judged(
         pass_urps=found.edges.pass_urps,
         fail_urps=found.edges.fail_urps,
         repeats=tuple(_repeat(r) for r in found.repeats),
-        trials=tuple(told),
+        trials=tuple(each.told for each in replayed),
     )
 
 
@@ -206,6 +217,19 @@ def _too_close(spec: Spec, trials: Sequence[Trial]) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
+class _Replayed:
+    """A trial and its load, how the model answers that, and what it leaves untold.
+
+    `played` is None where that is too slow to be played.
+    """
+
+    trial: Trial
+    load: Load
+    played: Played | None
+    told: ModelTrial
+
+
+@dataclass(frozen=True, slots=True)
 class _Drift:
     """By what share the engine's steps became longer, from the first trial to the last."""
 
@@ -223,16 +247,23 @@ class _Drift:
         )
 
 
-def _drift(found: LongRun, told: Sequence[ModelTrial], trials: Sequence[Trial]) -> _Drift | None:
+def _drift(found: LongRun, replayed: Sequence[_Replayed]) -> _Drift | None:
     """Test the pace of the engine, trial by trial, against clock time."""
     boundary = {r.repeat: r.measured_urps for r in found.repeats}
     low, high = NEAR
+
+    def counts(trial: Trial) -> bool:
+        share = trial.rate_urps / boundary.get(trial.repeat, trial.rate_urps)
+        return low <= share <= high and not trial.abandoned
+
     points = [
-        (_seconds(trial), pace)
-        for trial, each in zip(trials, told, strict=True)
-        if low <= trial.rate_urps / boundary.get(trial.repeat, trial.rate_urps) <= high
-        and not trial.abandoned
-        and (pace := _pace(found.model, trial, each)) is not None
+        (_seconds(each.trial), pace)
+        for each in replayed
+        if low
+        <= each.trial.rate_urps / boundary.get(each.trial.repeat, each.trial.rate_urps)
+        <= high
+        and not each.trial.abandoned
+        and (pace := _pace(found.model, each)) is not None
     ]
     line = slope([at for at, _ in points], [pace for _, pace in points])
     if line is None:
@@ -241,16 +272,17 @@ def _drift(found: LongRun, told: Sequence[ModelTrial], trials: Sequence[Trial]) 
     return _Drift(line.value * span, line.half_width * span)
 
 
-def _pace(model: EngineModel, trial: Trial, told: ModelTrial) -> float | None:
+def _pace(model: EngineModel, each: _Replayed) -> float | None:
     """Return ln(step time seen / model's): a trial's residual / what 1% on all prices does to it.
 
     Near the boundary a step that is 1% longer makes times per token 2% longer and more. Answers of
     one token have no time per token; then it is that to the first. None: the model cannot tell.
     """
-    load = Load.of(trial.realisation)
+    own, told, load = each.played, each.told, each.load
+    if own is None:
+        return None
     try:
-        own = play(model, load, trial.rate_urps)
-        slow = play(EngineModel(model.family, _slower(model.prices)), load, trial.rate_urps)
+        slow = play(EngineModel(model.family, _slower(model.prices)), load, told.rate_urps)
     except InputError:
         return None
     if told.tpot_percent is not None:
@@ -282,30 +314,22 @@ def _seconds(trial: Trial) -> float:
     return datetime.fromisoformat(trial.started).timestamp()
 
 
-def _residuals(model: EngineModel, trials: Sequence[Trial]) -> tuple[ModelTrial, ...]:
-    loads: dict[tuple[int, int], Load] = {}
-    return tuple(_residual(model, trial, loads) for trial in trials)
-
-
-def _residual(model: EngineModel, trial: Trial, loads: dict[tuple[int, int], Load]) -> ModelTrial:
-    key = (trial.repeat, trial.band.low_urps)
-    if key not in loads:
-        loads[key] = Load.of(trial.realisation)
+def _replayed(model: EngineModel, trial: Trial, load: Load) -> _Replayed:
     ended = [r for r in trial.scored if r.status is Status.OK]
     try:
-        played = play(model, loads[key], trial.rate_urps)
-    except InputError:  # too slow to be played at this rate; its boundary was
-        pairs: Mapping[str, list[float]] = {"ttft": [], "tpot": []}
-    else:
-        pairs = _logs(ended, played)
-    return ModelTrial(
+        played = play(model, load, trial.rate_urps)
+    except InputError:  # its boundary was not too slow to be played
+        played = None
+    pairs = {} if played is None else _logs(ended, played)
+    told = ModelTrial(
         repeat=trial.repeat,
         trial=trial.number,
         rate_urps=trial.rate_urps,
         requests=len(ended),
-        ttft_percent=_median(pairs["ttft"]),
-        tpot_percent=_median(pairs["tpot"]),
+        ttft_percent=_median(pairs.get("ttft", ())),
+        tpot_percent=_median(pairs.get("tpot", ())),
     )
+    return _Replayed(trial, load, played, told)
 
 
 def _logs(ended: Sequence[RequestRecord], played: Played) -> dict[str, list[float]]:
