@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.processes import ended
 from tokenwatt_site.errors import EngineError
 from tokenwatt_site.measure import engine as engine_module
 from tokenwatt_site.measure.endpoint import answers
@@ -45,18 +46,6 @@ def argv(folder: Path, source: str, *more: str) -> list[str]:
     script = folder / "engine.py"
     script.write_text(textwrap.dedent(source), "utf-8")
     return ["{python}", str(script), "{port}", *more]
-
-
-def ended(pid: int) -> bool:
-    """Wait until a process of anybody has ended; False when it has not after half a minute."""
-    try:
-        handle = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    try:
-        return bool(select.select([handle], [], [], 30)[0])
-    finally:
-        os.close(handle)
 
 
 @pytest.fixture

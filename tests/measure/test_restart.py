@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 import sys
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.measure.stub_engine import StubEngine, as_json, serving
+from tests.support.processes import ended
 from tests.support.runs import small_spec, small_spec_dict
 from tokenwatt_site.errors import EngineError, SpecError
 from tokenwatt_site.measure.engine import free_port
@@ -81,18 +81,6 @@ def place(tmp_path: Path) -> Iterator[Place]:
     for pid in place.pids:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-
-
-def ended(pid: int) -> bool:
-    """Wait until a process has ended; False when it has not after half a minute."""
-    try:
-        handle = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    try:
-        return bool(select.select([handle], [], [], 30)[0])
-    finally:
-        os.close(handle)
 
 
 def restarted(

@@ -193,7 +193,7 @@ class ToyEngine:
             first = max(due_ns + 20_000, free_ns[slot]) + self.prefill_ns
             last = first + (row.output_tokens - 1) * self.step_ns
             free_ns[slot] = last
-            yield _answered_whole(
+            yield answered_whole(
                 (repeat, trial), number, row, due_ns=due_ns, first_ns=first, last_ns=last
             )
 
@@ -229,20 +229,22 @@ class ModelEngine:
     ) -> Iterator[RequestRecord]:
         """Yield the record of every row; the trial runs until all have ended."""
         played = play(self.model, Load.of(realisation), rate_urps)
-        times = zip(realisation.rows, *map(list, _times(played)), strict=True)
+        times = zip(realisation.rows, *times_of(played), strict=True)
         for number, (row, due, first, last) in enumerate(times):
-            yield _answered_whole(
+            yield answered_whole(
                 (repeat, trial), number, row, due_ns=due, first_ns=first, last_ns=last
             )
 
 
-def _times(played: Played) -> tuple[Any, Any, Any]:
+def times_of(played: Played) -> tuple[list[int], list[int], list[int]]:
+    """Return when requests came due, and when their first and last tokens came."""
     return played.due_ns.tolist(), played.first_ns.tolist(), played.last_ns.tolist()
 
 
-def _answered_whole(
+def answered_whole(
     of: tuple[int, int], number: int, row: Row, *, due_ns: int, first_ns: int, last_ns: int
 ) -> RequestRecord:
+    """Return the record of a request that was answered whole; `of`: repeat and trial."""
     repeat, trial = of
     return RequestRecord(
         repeat=repeat,

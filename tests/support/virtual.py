@@ -19,12 +19,12 @@ from typing import Any
 import numba
 import numpy as np
 
+from tests.support.runs import answered_whole, times_of
 from tokenwatt_site.claims.long_run import LongRunClaims, long_run_claims
 from tokenwatt_site.engine_model.boundary import edges_of
 from tokenwatt_site.engine_model.load import Load, Played, counts
 from tokenwatt_site.engine_model.long_run import long_load
 from tokenwatt_site.engine_model.steps import Ints
-from tokenwatt_site.evidence.records import RequestRecord, Status
 from tokenwatt_site.goodput import decide
 from tokenwatt_site.measure import fitting
 from tokenwatt_site.measure.search import Done, Offer, RepeatSearch
@@ -298,32 +298,10 @@ class Measurement:
             pace=self.paces[repeat - 1],
             clock_s=self.clock_s,
         )
-        times = (column.tolist() for column in (played.due_ns, played.first_ns, played.last_ns))
+        times = zip(realisation.rows, *times_of(played), strict=True)
         records = tuple(
-            RequestRecord(
-                repeat=repeat,
-                trial=number,
-                row=index,
-                due_ns=due,
-                dialled_ns=None,
-                connected_ns=None,
-                sent_ns=due,
-                first_ns=first,
-                last_ns=last,
-                end_ns=last,
-                prompt_asked=row.input_tokens,
-                prompt_tokens=row.input_tokens,
-                cached_tokens=0,
-                output_asked=row.output_tokens,
-                output_tokens=row.output_tokens,
-                first_tokens=1,
-                events=row.output_tokens,
-                uncertainty_ns=0,
-                status=Status.OK,
-            )
-            for index, (row, due, first, last) in enumerate(
-                zip(realisation.rows, *times, strict=True)
-            )
+            answered_whole((repeat, number), index, row, due_ns=due, first_ns=first, last_ns=last)
+            for index, (row, due, first, last) in enumerate(times)
         )
         trial = Trial(
             repeat=repeat,
