@@ -47,6 +47,7 @@ from tokenwatt_site.measure.trial import Progress
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.run import Run
 from tokenwatt_site.spec import Role
+from tokenwatt_site.trust.recomputation import Level
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -288,6 +289,9 @@ def verify(
     keys: Annotated[
         Path, typer.Option(help="Folder of registered keys.")
     ] = verify_command.KEYS_FOLDER,
+    level: Annotated[
+        Level, typer.Option(help="data: without the replay of the engine model, sooner done.")
+    ] = "model",
 ) -> None:
     """Check signature, evidence and journal, and recompute every number."""
     failed: TokenwattError | None = None
@@ -296,7 +300,7 @@ def verify(
             if verify_command.quoted(file) is not None:
                 typer.echo(f"{file}: quoted as published, nothing to recompute")
                 continue
-            checked = verify_command.verify(file, keys)
+            checked = verify_command.verify(file, keys, level)
         except TokenwattError as error:
             _tell(f"{file}: NOT VERIFIED")
             _tell(str(error))
@@ -305,7 +309,7 @@ def verify(
         signer = f"{checked.signer}, known key" if checked.signer else "unknown key"
         typer.echo(
             f"{file}: verified, run {checked.run_id[:12]}, signed by {checked.keyid} ({signer}),"
-            f" {checked.claims.numbers} numbers recomputed"
+            f" {verify_command.numbers(checked)}"
         )
     if failed is not None:
         raise typer.Exit(6)

@@ -37,6 +37,7 @@ from tokenwatt_site.pages.standalone import script_hash
 from tokenwatt_site.run import ClaimsOnlyRecord
 from tokenwatt_site.schema import validation_problems
 from tokenwatt_site.trust.keyring import Keyring
+from tokenwatt_site.trust.replays import Replays
 from tokenwatt_site.trust.verify import Tree, ValidatedRun, read_tree
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
         if files.get_file_from_path(HOME):
             raise PluginError(f"{HOME}: the ranking is the home page; give this page another name")
         try:
-            tree = read_tree(self._runs, Keyring.load(self._keys))
+            tree = read_tree(self._runs, Keyring.load(self._keys), Replays(self._cache))
         except TokenwattError as error:
             raise PluginError(_lines(error)) from error
         self._refuse(tree)
