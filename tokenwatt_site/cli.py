@@ -157,6 +157,10 @@ BudgetOption = Annotated[str | None, typer.Option(help="How long it may take: 45
 KeyVariableOption = Annotated[
     str | None, typer.Option(help="The environment variable with the engine's API key.")
 ]
+KeysOption = Annotated[Path, typer.Option(help="Folder of registered keys.")]
+UntilOption = Annotated[
+    str | None, typer.Option(help="The last day on which it counts, such as 2027-12-31.")
+]
 
 
 def _version(asked: bool) -> None:  # noqa: FBT001  # typer calls it so
@@ -285,9 +289,7 @@ def plan(
 @_handled
 def verify(
     files: Annotated[list[Path], typer.Argument(help="Run files; evidence lies beside each.")],
-    keys: Annotated[
-        Path, typer.Option(help="Folder of registered keys.")
-    ] = verify_command.KEYS_FOLDER,
+    keys: KeysOption = verify_command.KEYS_FOLDER,
 ) -> None:
     """Check signature, evidence and journal, and recompute every number."""
     failed: TokenwattError | None = None
@@ -302,9 +304,10 @@ def verify(
             _tell(str(error))
             failed = failed or error
             continue
-        signer = f"{checked.signer}, known key" if checked.signer else "unknown key"
+        signer = f"{checked.signer}, " if checked.signer else ""
         typer.echo(
-            f"{file}: verified, run {checked.run_id[:12]}, signed by {checked.keyid} ({signer}),"
+            f"{file}: verified, run {checked.run_id[:12]},"
+            f" signed by {checked.keyid} ({signer}{checked.key_state} key),"
             f" {checked.claims.numbers} numbers recomputed"
         )
     if failed is not None:
@@ -365,16 +368,56 @@ def trace(
     typer.echo(written.spec_lines)
 
 
+@keys_app.command("new")
+@_handled
+def new_key() -> None:
+    """Make your own signing key; one that is there is never overwritten."""
+    made = keys_command.new()
+    _tell(f"made {made.path}; keep it to yourself")
+    typer.echo(made.keyid)
+
+
 @keys_app.command("add")
 @_handled
 def add_key(
     name: Annotated[str, typer.Argument(help="The name to show for your runs.")],
-    keys: Annotated[
-        Path, typer.Option(help="Folder of registered keys.")
-    ] = verify_command.KEYS_FOLDER,
+    organisation: Annotated[str | None, typer.Option(help="Shown beside the name.")] = None,
+    until: UntilOption = None,
+    keys: KeysOption = verify_command.KEYS_FOLDER,
 ) -> None:
     """Register your own signing key, so that the site shows your name."""
-    typer.echo(keys_command.add(name, keys))
+    typer.echo(keys_command.add(name, keys, organisation=organisation, until=until))
+
+
+@keys_app.command("list")
+@_handled
+def list_keys(keys: KeysOption = verify_command.KEYS_FOLDER) -> None:
+    """Show your own key and the registered ones, with their states."""
+    for line in keys_command.listed(keys):
+        typer.echo(line)
+
+
+@keys_app.command("rotate")
+@_handled
+def rotate_key(until: UntilOption = None, keys: KeysOption = verify_command.KEYS_FOLDER) -> None:
+    """Replace your own key by a new one, registered as its successor."""
+    rotated = keys_command.rotate(keys, until=until)
+    _tell(f"the old key is kept in {rotated.kept}; the site needs both registrations:")
+    for path in rotated.written:
+        typer.echo(path)
+
+
+@keys_app.command("revoke")
+@_handled
+def revoke_key(
+    reason: Annotated[str, typer.Option(help="Shown beside the runs that it signed.")],
+    keyid: Annotated[
+        str | None, typer.Argument(help="A key that yours follows; default your own.")
+    ] = None,
+    keys: KeysOption = verify_command.KEYS_FOLDER,
+) -> None:
+    """Revoke a key for good: only runs that were witnessed before still count."""
+    typer.echo(keys_command.revoke(keyid, reason, keys))
 
 
 @app.command()

@@ -48,7 +48,7 @@ from contextlib import contextmanager
 from dataclasses import InitVar, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 from pydantic import ValidationError
 
@@ -80,13 +80,11 @@ from tokenwatt_site.trust.accuracy import check_answers, check_asked, check_unde
 from tokenwatt_site.trust.consistency import check_journal
 from tokenwatt_site.trust.difference import expect_equal
 from tokenwatt_site.trust.instruments import check_engine, check_idle, check_power
-from tokenwatt_site.trust.keyring import Keyring
+from tokenwatt_site.trust.keyring import Keyring, KeyState
 from tokenwatt_site.trust.plausibility import check_dates, check_epochs, check_requests
 from tokenwatt_site.trust.roles import check_model, check_roles, decoded
 from tokenwatt_site.validity import require_playable
 from tokenwatt_site.windows import windows_of
-
-KeyState: TypeAlias = Literal["known", "unknown"]
 
 MAX_RUN_EVIDENCE_BYTES = 128 << 20
 """Of all evidence of one run together, uncompressed; 45,000 requests take about 4 MB."""
@@ -99,8 +97,8 @@ class ValidatedRun:
     """A run that passed every check; made by `verify_run` and `read_tree` alone.
 
     `claims` are the numbers recomputed here from the evidence (equal to the file's own), and
-    `run_id` is of the file's own bytes. `key_state` is "known" when the key is registered under
-    site_src/keys/, and `signer` its registered name.
+    `run_id` is of the file's own bytes. `key_state` and `signer` are how the key stands among the
+    registered ones, and its name there; None: it is unknown.
     """
 
     path: Path
@@ -300,7 +298,8 @@ def _verified(path: Path, document: JsonValue, keyring: Keyring) -> ValidatedRun
     # (10) recomputation
     with _check(10, path):
         claims = _recomputed(run, evidence)
-    signer = keyring.name_of(signed.keyid)
+    ended = datetime.fromisoformat(run.conditions.ended)
+    standing = keyring.state(signed.keyid, ended=ended, witnessed=None, now=datetime.now(UTC))
     return ValidatedRun(
         path=path,
         run=run,
@@ -308,8 +307,8 @@ def _verified(path: Path, document: JsonValue, keyring: Keyring) -> ValidatedRun
         claims=claims,
         evidence=evidence,
         keyid=signed.keyid,
-        key_state="unknown" if signer is None else "known",
-        signer=signer,
+        key_state=standing.state,
+        signer=standing.name,
         made_by=_MADE_HERE,
     )
 
