@@ -24,6 +24,7 @@ from tokenwatt_site.leaderboard import rank
 from tokenwatt_site.pages import (
     glossary,
     goodput_bench,
+    goodput_proof,
     quoted,
     ranking,
     report,
@@ -49,9 +50,14 @@ log = get_plugin_logger("tokenwatt")
 HOME = "index.md"
 GLOSSARY = "glossary.md"
 METHOD = "method.md"
-BENCH = "data/goodput-bench.json"
 STYLE = "assets/tokenwatt.css"
 SCRIPT = "assets/tokenwatt.js"
+SECTIONS = (
+    (goodput_bench.HOLE, "data/goodput-bench.json", goodput_bench.section),
+    (goodput_proof.HOLE, "data/goodput-proof.json", goodput_proof.section),
+)
+"""A hole in the prose, the data in the folder of the prose, and what makes a section of it."""
+
 SIMULATOR = "<!--tw:simulator-->"
 """Where the simulator stands in the prose of METHOD."""
 
@@ -80,7 +86,7 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
         self._pages: dict[str, Page] = {}
         self._factors = NO_FACTORS
         self._cache = Path()
-        self._bench = Path()
+        self._docs = Path()
 
     def on_config(self, config: MkDocsConfig) -> MkDocsConfig:
         root = Path(config.config_file_path or ".").parent.absolute()
@@ -90,7 +96,7 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
             _expect_folder("keys_dir", self._keys)
         self._factors = _factors(self.config.energy)
         self._cache = root / ".cache" / "tokenwatt"
-        self._bench = Path(config.docs_dir) / BENCH
+        self._docs = Path(config.docs_dir)
         config.extra_css.insert(0, STYLE)
         config.extra_javascript.insert(0, SCRIPT)
         config.watch.extend(str(p) for p in (self._runs, self._keys) if p.is_dir())
@@ -120,8 +126,8 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
         ours = self._pages.get(page.file.src_uri)
         if ours is not None:
             output = fill(output, ours.charts, self._draw)
-        elif goodput_bench.HOLE in output:
-            output = self._with_bench(output, page.file.url)
+        else:
+            output = self._with_sections(output, page.file.url)
         return _finished(output)
 
     def on_post_template(self, output_content: str, *, template_name: str, **_: Any) -> str:
@@ -135,13 +141,16 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
             script = f"var __index = {index.read_text(encoding='utf-8')}"
             index.with_suffix(".js").write_text(script, encoding="utf-8")
 
-    def _with_bench(self, output: str, url: str) -> str:
-        try:
-            shown = goodput_bench.section(self._bench, get_relative_url(BENCH, url))
-        except TokenwattError as error:
-            raise PluginError(_lines(error)) from error
-        filled = output.replace(goodput_bench.HOLE, shown.html, 1)
-        return fill(filled, shown.charts, self._draw)
+    def _with_sections(self, output: str, url: str) -> str:
+        for hole, name, section in SECTIONS:
+            if hole not in output:
+                continue
+            try:
+                shown = section(self._docs / name, get_relative_url(name, url))
+            except TokenwattError as error:
+                raise PluginError(_lines(error)) from error
+            output = fill(output.replace(hole, shown.html, 1), shown.charts, self._draw)
+        return output
 
     def _draw(self, chart: Chart) -> str:
         return draw(chart, self._cache)
