@@ -22,6 +22,7 @@ from rich.live import Live
 from rich.table import Table
 
 from tokenwatt_site import __version__
+from tokenwatt_site.commands import attest as attest_command
 from tokenwatt_site.commands import check as check_command
 from tokenwatt_site.commands import doctor as doctor_command
 from tokenwatt_site.commands import init as init_command
@@ -310,8 +311,36 @@ def verify(
             f" signed by {checked.keyid} ({signer}{checked.key_state} key),"
             f" {checked.claims.numbers} numbers recomputed"
         )
+        for line in verify_command.stated(checked):
+            typer.echo(f"  {line}")
+        for beside, why in checked.standing.unread:
+            _tell(f"{beside}: NOT VERIFIED, its statements are left out")
+            _tell(str(why))
+            failed = failed or why
     if failed is not None:
         raise typer.Exit(6)
+
+
+@app.command()
+@_handled
+def attest(
+    *,
+    kind: Annotated[attest_command.Attestable, typer.Argument(help="What you state.")],
+    run: Annotated[Path, typer.Argument(help="The run file; its evidence lies beside it.")],
+    reason: Annotated[
+        str | None, typer.Option(help="Why it is disputed, withdrawn or superseded.")
+    ] = None,
+    by: Annotated[
+        str | None, typer.Option(help="The run that supersedes it: its file or id.")
+    ] = None,
+    url: Annotated[str | None, typer.Option(help="Where a dispute is discussed; https.")] = None,
+    keys: KeysOption = verify_command.KEYS_FOLDER,
+) -> None:
+    """Verify a run, and sign a statement about it that is published beside it."""
+    done = attest_command.attest(kind, run, reason=reason, by=by, url=url, keys=keys)
+    if done.note is not None:
+        _tell(done.note)
+    typer.echo(done.path)
 
 
 @app.command()

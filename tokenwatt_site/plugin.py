@@ -25,6 +25,7 @@ from tokenwatt_site.pages import (
     glossary,
     goodput_bench,
     goodput_proof,
+    history,
     quoted,
     ranking,
     report,
@@ -243,6 +244,10 @@ class _Site:
             self._files.append(
                 File.generated(self._config, f"{folder}/{entry.path}", abs_src_path=source)
             )
+        if run.standing.told:
+            lines = b"".join(told.signed.line + b"\n" for told in run.standing.told)
+            uri = f"{folder}/{history.STATEMENTS_FILE}"
+            self._files.append(File.generated(self._config, uri, content=lines))
         return document
 
     def _add_quote(self, record: ClaimsOnlyRecord, path: Path, file: File, links: Links) -> None:

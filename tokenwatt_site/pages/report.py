@@ -23,6 +23,7 @@ from tokenwatt_site.pages import (
     numbers,
     outcomes,
     setup,
+    statements,
     text,
 )
 from tokenwatt_site.pages.factors import NO_FACTORS, Factors
@@ -32,6 +33,7 @@ from tokenwatt_site.trust.verify import ValidatedRun
 
 ACCURACY = "accuracy"
 LONG_RUN = "long-run"
+STATEMENTS = "statements"
 
 TOC = (
     ("key-figures", "Key figures"),
@@ -46,6 +48,7 @@ TOC = (
     ("reproduce", "Reproduce"),
     ("cite", "Cite"),
     ("history", "History"),
+    (STATEMENTS, "Statements"),
 )
 
 RUN_FILE = "run.json"
@@ -70,6 +73,8 @@ def render(configuration: Configuration, links: Links, named: Factors = NO_FACTO
     lines = () if lasting is None else lasting.figures
     without = {ACCURACY} if answered is None else set()
     without |= {LONG_RUN} if lasting is None else set()
+    stated = statements.rows(configuration)
+    without |= set() if stated else {STATEMENTS}
     folder = links.runs.get(head.run_id)
     run_file = RUN_FILE if folder else head.path.name
     summary = tuple(summary_parts(configuration))
@@ -108,6 +113,8 @@ def render(configuration: Configuration, links: Links, named: Factors = NO_FACTO
         others=history.others(configuration),
         history=history.rows(configuration, links),
         history_order=history.order(configuration),
+        statements=stated,
+        struck=head.standing.retracted,
         note=spec.note,
         links=links,
         folder=folder,
@@ -230,6 +237,7 @@ _GATE_NOTICES: Mapping[GateOutcome, str] = MappingProxyType(
 
 
 def _notices(head: ValidatedRun, exclusions: tuple[Exclusion, ...]) -> Iterator[tuple[str, str]]:
+    yield from statements.notices(head.standing)
     gate = head.claims.gate
     lead = _GATE_NOTICES.get(gate.outcome)
     if lead is not None and gate.outcome == "failed":
