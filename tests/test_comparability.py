@@ -206,14 +206,14 @@ def test_another_key_on_another_board_is_independent_as_far_as_files_tell(origin
     [
         ({"uuids": ("GPU-b",), "keyid": OURS}, "both are signed with the same key"),
         ({"uuids": ("GPU-A",), "keyid": THEIRS}, "both ran on gpu-a"),
-        ({"uuids": (), "keyid": THEIRS}, "the new run records the UUIDs of 0 of its 1 boards"),
+        ({"uuids": (), "keyid": THEIRS}, "the new run records no UUID of a board"),
         (
             {"uuids": ("GPU-00000000-0000",), "keyid": THEIRS},
-            "the new run records the UUIDs of 0 of its 1 boards",
+            "the new run records no UUID of a board",
         ),
         (
             {"uuids": ("chassis-1",), "keyid": THEIRS, "scope": "host"},
-            "the new run records the UUIDs of 0 of its 1 boards",
+            "the new run records no UUID of a board",
         ),
     ],
     ids=["same key", "same board", "none recorded", "masked", "a host is no board"],
@@ -224,6 +224,14 @@ def test_f22_t12_the_same_key_the_same_board_or_no_uuid_gives_no_badge(
     uuids = again.pop("uuids")
     old = on_boards(original, "GPU-a", keyid=OURS)
     assert why_not_independent(old, on_boards(original, *uuids, **again)) == (why,)
+
+
+def test_boards_of_which_some_are_not_recorded_give_no_badge(original: Side) -> None:
+    one = on_boards(original, "GPU-a", keyid=OURS)
+    spec = board_spec(setup__accelerator=ONE_BOARD | {"count": 2})
+    two = replace(one, keyid=THEIRS, run=one.run.model_copy(update={"spec": spec}))
+    two = replace(two, evidence=on_boards(two, "GPU-b", keyid=THEIRS).evidence)
+    assert why_not_independent(one, two) == ("the new run records the UUIDs of 1 of its 2 boards",)
 
 
 def test_boards_that_an_instrument_beside_the_power_read_count_too(original: Side) -> None:

@@ -30,11 +30,14 @@ from tokenwatt_site.commands import keys as keys_command
 from tokenwatt_site.commands import measure as measure_command
 from tokenwatt_site.commands import plan as plan_command
 from tokenwatt_site.commands import progress
+from tokenwatt_site.commands import reproduce as reproduce_command
 from tokenwatt_site.commands import simulate as simulate_command
 from tokenwatt_site.commands import trace as trace_command
 from tokenwatt_site.commands import verify as verify_command
 from tokenwatt_site.commands.budget import budget_s
 from tokenwatt_site.commands.checks import counted, table
+from tokenwatt_site.commands.committing import publisher_nonce
+from tokenwatt_site.commands.own_spec import Own
 from tokenwatt_site.errors import (
     EnvironmentProblem,
     GateFailed,
@@ -91,8 +94,6 @@ class _Display:
         self._shown = (-1, 0)
 
     def __enter__(self) -> Events:
-        if _err.is_terminal:
-            self._live.start()
         return Events(progress=self._progress, say=self._say)
 
     def __exit__(self, *_: object) -> None:
@@ -104,6 +105,7 @@ class _Display:
     def _progress(self, p: Progress) -> None:
         if _err.is_terminal:
             with contextlib.suppress(OSError, ValueError):
+                self._live.start()  # at the first trial: before it, somebody may be asked
                 self._live.update(_progress_table(p))
             return
         slot = (p.trial, p.now_ns // self.PLAIN_EVERY_NS)
@@ -194,13 +196,21 @@ def measure(
     ] = None,
     gpus: GpusOption = None,
     budget: BudgetOption = None,
+    commit_to: Annotated[
+        Path | None, typer.Option(help="Where a signed commitment goes before anything runs.")
+    ] = None,
+    nonce: Annotated[
+        str | None, typer.Option(help="Hex that a publisher gave, to draw prompts from too.")
+    ] = None,
 ) -> None:
     """Measure a configuration and write a signed run file."""
     limit_s = None if budget is None else budget_s(budget)
+    given = publisher_nonce(nonce)
     if resume is not None:
-        if spec or label or role or gpus:
+        if spec or label or role or gpus or commit_to or nonce:
             raise UsageError(
-                "--resume takes spec, label, role and boards from its folder; leave them out"
+                "--resume takes spec, label, role, boards, commitment and nonce from its folder;"
+                " leave them out"
             )
         wanted, folder = measure_command.resumed_spec(resume), resume
         trace, model, beside = None, None, None
@@ -224,6 +234,8 @@ def measure(
             beside=beside,
             out=out,
             budget_s=limit_s,
+            commit_to=commit_to,
+            nonce=given,
         )
     _print_summary(run)
     typer.echo(path)
@@ -244,6 +256,52 @@ def _print_summary(run: Run) -> None:
         )
     if run.claims.gate.outcome != "none":
         _tell(f"  {run.claims.gate.text}")
+
+
+@app.command()
+@_handled
+def reproduce(
+    run: Annotated[str, typer.Argument(help="Run file with its evidence, or the URL of one.")],
+    *,
+    url: Annotated[
+        str | None, typer.Option(help="Base URL of an engine that runs here already.")
+    ] = None,
+    api_key_variable: KeyVariableOption = None,
+    gpus: GpusOption = None,
+    driver: Annotated[
+        str | None, typer.Option(help="What drives the boards, where no instrument tells it.")
+    ] = None,
+    host_kind: Annotated[
+        str | None, typer.Option(help="Kind of this host (provider and instance, not its name).")
+    ] = None,
+    out: OutOption = None,
+    budget: BudgetOption = None,
+    measured: Annotated[
+        Path | None, typer.Option(help="Your own run of it, where it is measured already.")
+    ] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do not ask before the run's own command is started.")
+    ] = False,
+) -> None:
+    """Measure somebody's run again, compare, and sign what came out."""
+    asked = reproduce_command.Asked(
+        own=Own(url, api_key_variable, driver, host_kind, gpus),
+        measured=measured,
+        out=out,
+        budget_s=None if budget is None else budget_s(budget),
+        yes=yes,
+    )
+    with _Display() as events:
+        done = reproduce_command.reproduce(run, asked, events, _ask)
+    if measured is None:
+        _print_summary(done.again.run)
+    for line in reproduce_command.lines(done, run):
+        _tell(line)
+    typer.echo(f"{done.compared.outcome}: {done.compared.text}")
+    typer.echo(done.again.path)
+    typer.echo(done.statement)
+    if code := reproduce_command.EXIT_CODES[done.compared.outcome]:
+        raise typer.Exit(code)
 
 
 @app.command()
@@ -299,6 +357,13 @@ def verify(
             if verify_command.quoted(file) is not None:
                 typer.echo(f"{file}: quoted as published, nothing to recompute")
                 continue
+            if (promise := verify_command.committed(file)) is not None:
+                configuration = promise.commitment.opening.get("configuration")
+                typer.echo(
+                    f"{file}: verified, a commitment to a run of {configuration}, signed by"
+                    f" {promise.keyid}; it says at {promise.commitment.at}"
+                )
+                continue
             checked = verify_command.verify(file, keys)
         except TokenwattError as error:
             _tell(f"{file}: NOT VERIFIED")
@@ -326,7 +391,7 @@ def verify(
 def attest(
     *,
     kind: Annotated[attest_command.Attestable, typer.Argument(help="What you state.")],
-    run: Annotated[Path, typer.Argument(help="The run file; its evidence lies beside it.")],
+    run: Annotated[Path, typer.Argument(help="The run file with its evidence, or a commitment.")],
     reason: Annotated[
         str | None, typer.Option(help="Why it is disputed, withdrawn or superseded.")
     ] = None,
@@ -336,7 +401,7 @@ def attest(
     url: Annotated[str | None, typer.Option(help="Where a dispute is discussed; https.")] = None,
     keys: KeysOption = verify_command.KEYS_FOLDER,
 ) -> None:
-    """Verify a run, and sign a statement about it that is published beside it."""
+    """Verify a run or a commitment, and sign a statement that is published beside it."""
     done = attest_command.attest(kind, run, reason=reason, by=by, url=url, keys=keys)
     if done.note is not None:
         _tell(done.note)

@@ -163,7 +163,9 @@ def _doubts(original: Recomputed, again: Recomputed) -> Iterator[str]:
     sides = zip((original, again), known, ("the original", "the new run"), strict=True)
     for side, uuids, whose in sides:
         count = side.run.spec.setup.accelerator.count
-        if not uuids or len(uuids) < count:
+        if not uuids:
+            yield f"{whose} records no UUID of a board"
+        elif len(uuids) < count:
             yield f"{whose} records the UUIDs of {len(uuids)} of its {count} boards"
     if shared := sorted(known[0] & known[1]):
         yield f"both ran on {', '.join(shared)}"
