@@ -152,7 +152,7 @@ def test_statements_that_are_not_valid_fail_beside_a_run_that_is_verified(here):
     done = call("verify", path)
     assert done.exit_code == 6
     assert "verified" in done.stdout
-    assert "run.att.jsonl: NOT VERIFIED, its statements are left out" in done.stderr
+    assert "run.att.jsonl: NOT VERIFIED, what it states is left out" in done.stderr
     assert "run.att.jsonl:1: is not valid JSON" in done.stderr
 
 

@@ -198,7 +198,7 @@ def test_drop_publishes_a_run_without_statements_that_are_not_valid(tmp_path: Pa
     assert "<li>run.att.jsonl<span>" in home
     assert not list(site.rglob("*.att.jsonl"))
     report = next((site / "reports").glob("*.html")).read_text(encoding="utf-8")
-    assert "1 file of statements beside this run failed verification" in report
+    assert "1 file of statements or commitments beside this run failed verification" in report
 
 
 def test_drop_publishes_the_rest_and_lists_what_was_left_out(tmp_path: Path) -> None:

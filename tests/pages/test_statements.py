@@ -196,7 +196,7 @@ def test_statements_that_cannot_be_read_are_said_to_be_left_out(tmp_path: Any) -
     path = RunBuilder().write(tmp_path)
     path.with_name("run.att.jsonl").write_bytes(b"garbage\n")
     run = verify_run(path, root=tmp_path, keyring=Keyring())
-    assert "<b>Statements left out.</b> 1 file of statements" in html(group([run])[0])
+    assert "<b>Left out.</b> 1 file of statements" in html(group([run])[0])
 
 
 def test_a_superseded_run_names_the_one_that_took_its_place(tmp_path: Any) -> None:

@@ -122,7 +122,10 @@ def notices(standing: RunStanding) -> Iterator[tuple[str, str]]:
         yield f"{KEY_MARKS[standing.key.state].capitalize()}.", f"It {standing.key.text}."
     if standing.unread:
         what = text.counted(len(standing.unread), "file")
-        yield "Statements left out.", f"{what} of statements beside this run failed verification."
+        yield (
+            "Left out.",
+            f"{what} of statements or commitments beside this run failed verification.",
+        )
 
 
 def marks(run: ValidatedRun) -> tuple[str, ...]:
