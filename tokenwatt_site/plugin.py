@@ -26,6 +26,7 @@ from tokenwatt_site.pages import (
     goodput_bench,
     quoted,
     ranking,
+    ranking_csv,
     report,
     simulator,
     text,
@@ -177,8 +178,8 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
             log.error(_lines(unread))
             wrong.append(f"{text.counted(len(unread.problems), 'problem')} with {self._keys}")
         tree = read_tree(self._runs, keyring)
-        for path, error in tree.refused:
-            told = f"{text.printable(str(path))}: {_lines(error)}"
+        for path, why in tree.refused:
+            told = f"{text.printable(str(path))}: {_lines(why)}"
             if self.config.on_invalid == "fail":
                 log.error(told)
             else:
@@ -217,12 +218,16 @@ class _Site:
         for record, path, file in quotes:
             self._add_quote(record, path, file, self._links(file, home, words, {}))
         self._place(words, glossary.render())
+        board = rank(configurations)
+        urls = {c.id: get_relative_url(f.url, home.url) for c, f in reports}
+        table = ranking_csv.ranking(board, urls)
+        self._files.append(File.generated(self._config, ranking_csv.NAME, content=table))
         self._place(
             home,
             ranking.render(
-                rank(configurations),
+                board,
                 {c.id: c for c in configurations},
-                {c.id: get_relative_url(f.url, home.url) for c, f in reports},
+                urls,
                 [(r, get_relative_url(f.url, home.url)) for r, _, f in quotes],
                 [self._left_out(path, error) for path, error in tree.refused],
             ),
