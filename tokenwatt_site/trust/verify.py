@@ -20,6 +20,7 @@
     told is what its prompts were drawn from, which is what the spec asks with; a span without load
     is before or after a launch's trials; of each instrument that the spec asks for is told whether
     it could be read; and what the run says of engine, stamps, read-back and that test stands there.
+    What engine and driver said of themselves at each launch is what the spec declares.
     Answers were asked for after their repeat, sitting by sitting; where it says to the end, every
     question of the gate has one; a complete run asked so in each repeat that its spec says. The
     reference has the answers that the first line names, or there is none.
