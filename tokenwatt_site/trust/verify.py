@@ -6,7 +6,7 @@
     be indented.
  4. The signature: exactly one, by the key it carries, over those bytes and our payload type.
  5. The schema, the configuration id, the workload's hash: each recomputed. The plan is of a size
-    that is drawn.
+    that is drawn. No text looks like a secret or a path in somebody's home, nor does one of 6 or 7.
  6. Evidence: each piece has the digest, size and line count that were signed, and decodes, each
     role is there once, and none that the spec does not ask for. A trace is there where the setup
     plays one, is the one that the workload's hash names, and its parts stand for the whole of it.
@@ -20,6 +20,7 @@
     told is what its prompts were drawn from, which is what the spec asks with; a span without load
     is before or after a launch's trials; of each instrument that the spec asks for is told whether
     it could be read; and what the run says of engine, stamps, read-back and that test stands there.
+    What engine and driver said of themselves at each launch is what the spec declares.
     Answers were asked for after their repeat, sitting by sitting; where it says to the end, every
     question of the gate has one; a complete run asked so in each repeat that its spec says. The
     reference has the answers that the first line names, or there is none.
@@ -82,6 +83,11 @@ from tokenwatt_site.trust.difference import expect_equal
 from tokenwatt_site.trust.instruments import check_engine, check_idle, check_power
 from tokenwatt_site.trust.keyring import Keyring, KeyState
 from tokenwatt_site.trust.plausibility import check_dates, check_epochs, check_requests
+from tokenwatt_site.trust.privacy import (
+    refuse_private,
+    refuse_private_evidence,
+    refuse_private_lines,
+)
 from tokenwatt_site.trust.roles import check_model, check_roles, decoded
 from tokenwatt_site.validity import require_playable
 from tokenwatt_site.windows import windows_of
@@ -200,9 +206,11 @@ def _candidates(folder: Path) -> list[Path]:
 
 def _quoted(path: Path, document: JsonValue) -> ClaimsOnlyRecord:
     try:
-        return ClaimsOnlyRecord.model_validate_json(canonical_bytes(document))
+        record = ClaimsOnlyRecord.model_validate_json(canonical_bytes(document))
     except ValidationError as error:
         raise InputError(*validation_problems(error, source=str(path))) from error
+    refuse_private(document, file=str(path))
+    return record
 
 
 @contextmanager
@@ -266,6 +274,7 @@ def _verified(path: Path, document: JsonValue, keyring: Keyring) -> ValidatedRun
         signature.check(body, signed)
     # (5) schema, configuration id, workload
     with _check(5, path):
+        refuse_private(document)
         run = _run(document, str(path))
     # (6) evidence
     with _check(6, path):
@@ -274,12 +283,14 @@ def _verified(path: Path, document: JsonValue, keyring: Keyring) -> ValidatedRun
         windows = windows_of(run.spec, trace)
         require_playable(run.spec, windows)
         evidence = decoded(raw, trace, str(path))
+        refuse_private_evidence(evidence)
         check_model(run.spec, evidence.model)
         check_answers(run.spec, evidence)
     # (7) the journal
     with _check(7, path):
         journal = parse(raw["journal"], f"{path}: journal")
         expect_equal("journal_head", run.journal_head, head(raw["journal"]))
+        refuse_private_lines(journal)
         check_journal(run, journal, windows)
         evidence = replace(evidence, journal=journal)
         told = check_asked(run, evidence)
