@@ -295,6 +295,12 @@ def test_an_absent_folder_registers_no_key(tmp_path: Path) -> None:
     assert Keyring.load(tmp_path / "none") == Keyring()
 
 
+def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text("", encoding="utf-8")
+    with pytest.raises(InputError, match="keys: is no folder of registered keys"):
+        Keyring.load(tmp_path / "keys")
+
+
 def test_f21_a_registration_that_is_not_valid_is_refused(tmp_path: Path) -> None:
     identity = (1).to_bytes(32, "little")
     value = lab().to_json() | {

@@ -197,10 +197,23 @@ def test_what_is_no_strict_json_object_is_refused(data: bytes) -> None:
         parse(data, "a.json")
 
 
-@given(st.binary(max_size=400) | st.text().map(str.encode))
+@given(st.binary(max_size=400))
 def test_whatever_bytes_there_are_only_ours_is_raised(data: bytes) -> None:
     with pytest.raises(InputError):
         parse(data, "a.json")
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.binary(max_size=40).map(bytes.hex),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.just("at"), inner, max_size=1),
+    max_leaves=4,
+)
+
+
+@given(st.sampled_from([*Registration.model_fields, "other"]), VALUES)
+def test_a_field_with_any_other_value_is_refused(field: str, value: Any) -> None:
+    if value != lab().to_json().get(field, "nothing"):
+        refusal(document(**{field: value}))
 
 
 WRITTEN = lab(organisation="Org", not_before=AT)
