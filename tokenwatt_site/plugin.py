@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urljoin
 
 from mkdocs.config import config_options as opt
 from mkdocs.config.base import Config
@@ -25,6 +26,7 @@ from tokenwatt_site.pages import (
     glossary,
     goodput_bench,
     goodput_proof,
+    history,
     quoted,
     ranking,
     ranking_csv,
@@ -281,6 +283,17 @@ class _Site:
             self._files.append(
                 File.generated(self._config, f"{folder}/{entry.path}", abs_src_path=source)
             )
+        if run.standing.told:
+            lines = b"".join(told.signed.line + b"\n" for told in run.standing.told)
+            uri = f"{folder}/{history.STATEMENTS_FILE}"
+            self._files.append(File.generated(self._config, uri, content=lines))
+        if (promise := run.promised.commitment) is not None:
+            uri, source = f"{folder}/{history.COMMITMENT_FILE}", str(promise.path)
+            self._files.append(File.generated(self._config, uri, abs_src_path=source))
+            if promise.statements:
+                lines = b"".join(signed.line + b"\n" for signed in promise.statements)
+                uri = f"{folder}/{history.COMMITMENT_STATEMENTS_FILE}"
+                self._files.append(File.generated(self._config, uri, content=lines))
         return document
 
     def _add_quote(self, record: ClaimsOnlyRecord, path: Path, file: File, links: Links) -> None:
@@ -291,10 +304,12 @@ class _Site:
 
     def _links(self, file: File, home: File, words: File, runs: dict[str, File]) -> Links:
         method = self._files.get_file_from_path(METHOD)
+        base = self._config.site_url or ""
         return Links(
             home=get_relative_url(home.url, file.url),
             glossary=get_relative_url(words.url, file.url),
             method=get_relative_url(method.url, file.url) if method else None,
+            address=urljoin(base, file.url) if base.startswith("https://") else None,
             runs={
                 run_id: get_relative_url(document.url, file.url).removesuffix(f"/{report.RUN_FILE}")
                 for run_id, document in runs.items()

@@ -44,7 +44,7 @@ makes up consistent evidence passes all ten.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import InitVar, dataclass, replace
 from datetime import UTC, datetime
@@ -76,7 +76,7 @@ from tokenwatt_site.run import (
 from tokenwatt_site.schema import validation_problems
 from tokenwatt_site.trace import parse as parse_trace
 from tokenwatt_site.trials import read_trials
-from tokenwatt_site.trust import signature
+from tokenwatt_site.trust import commitment, signature, statement
 from tokenwatt_site.trust.accuracy import check_answers, check_asked, check_under_load
 from tokenwatt_site.trust.consistency import check_journal
 from tokenwatt_site.trust.difference import expect_equal
@@ -88,7 +88,9 @@ from tokenwatt_site.trust.privacy import (
     refuse_private_evidence,
     refuse_private_lines,
 )
+from tokenwatt_site.trust.promises import NOTHING, Found, Promised, weigh
 from tokenwatt_site.trust.roles import check_model, check_roles, decoded
+from tokenwatt_site.trust.standing import RunStanding, stand, untold
 from tokenwatt_site.validity import require_playable
 from tokenwatt_site.windows import windows_of
 
@@ -100,11 +102,11 @@ _MADE_HERE: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class ValidatedRun:
-    """A run that passed every check; made by `verify_run` and `read_tree` alone.
+    """A run that passed every check; made in this module alone.
 
     `claims` are the numbers recomputed here from the evidence (equal to the file's own), and
-    `run_id` is of the file's own bytes. `key_state` and `signer` are how the key stands among the
-    registered ones, and its name there; None: it is unknown.
+    `run_id` is of the file's own bytes. `standing` is what its key and the statements about it
+    make of it, `promised` what its key committed to before.
     """
 
     path: Path
@@ -113,13 +115,23 @@ class ValidatedRun:
     claims: Claims
     evidence: Evidence
     keyid: str
-    key_state: KeyState
-    signer: str | None
+    standing: RunStanding
+    promised: Promised = NOTHING
     made_by: InitVar[object] = None
 
     def __post_init__(self, made_by: object) -> None:
         if made_by is not _MADE_HERE:
             raise TypeError("a ValidatedRun is made by trust.verify alone")
+
+    @property
+    def key_state(self) -> KeyState:
+        """How the key stands among the registered ones."""
+        return self.standing.key.state
+
+    @property
+    def signer(self) -> str | None:
+        """The name under which the key is registered; None: it is not."""
+        return self.standing.key.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +146,9 @@ class Tree:
 def verify_run(path: Path, *, root: Path, keyring: Keyring) -> ValidatedRun:
     """Check a run file and the evidence beside it, and recompute its numbers.
 
-    A key that is not registered is no fault: the result says "unknown".
+    A key that is not registered is no fault: the result says "unknown". Nor is a file of
+    statements, or a commitment, that is not valid: `standing.unread` has it. Reproductions count
+    only with the other run in sight, as in `settle`.
 
     Args:
         path: the run file; its evidence is in `evidence/` beside it.
@@ -144,7 +158,61 @@ def verify_run(path: Path, *, root: Path, keyring: Keyring) -> ValidatedRun:
     Raises:
         VerificationError: with the number of the first check that failed.
     """
-    return _verified(path, _document(path, root), keyring)
+    (run,) = settle([_verified(path, _document(path, root), keyring)], keyring)
+    beside = commitment.path_beside(path)
+    if not os.path.lexists(beside):
+        return _promised([run], [], keyring)[0][0]
+    try:
+        found, unread = _found(beside, _document(beside, root))
+    except TokenwattError as error:
+        return _unread(run, (beside, error))
+    (run,), lies = _promised([run], [found], keyring)
+    return _unread(run, *unread, *lies)
+
+
+def _unread(run: ValidatedRun, *files: tuple[Path, TokenwattError]) -> ValidatedRun:
+    """Return a run with files beside it that are not valid; they change nothing else of it."""
+    standing = replace(run.standing, unread=(*run.standing.unread, *files))
+    return replace(run, standing=standing, made_by=_MADE_HERE)
+
+
+def _found(
+    path: Path, document: JsonValue
+) -> tuple[Found, tuple[tuple[Path, TokenwattError], ...]]:
+    """Return a commitment with what is stated about it, and the files that are not valid."""
+    committed = commitment.parse(canonical_bytes(document), str(path))
+    said, unread = statement.gather([statement.path_beside(path)], committed.digest)
+    return Found(path, committed, said), unread
+
+
+def _promised(
+    runs: Sequence[ValidatedRun], found: Sequence[Found], keyring: Keyring
+) -> tuple[list[ValidatedRun], tuple[tuple[Path, InputError], ...]]:
+    promises, lies = weigh(runs, found, keyring=keyring, now=datetime.now(UTC))
+    pairs = zip(runs, promises, strict=True)
+    return [replace(run, promised=told, made_by=_MADE_HERE) for run, told in pairs], lies
+
+
+def settle(runs: Sequence[ValidatedRun], keyring: Keyring) -> tuple[ValidatedRun, ...]:
+    """Give each run the standing that the statements beside it make, with the others in sight.
+
+    Statements beside one copy of a run are about every copy, so that none is lost by copying.
+    """
+    now = datetime.now(UTC)
+    said = {
+        run_id: statement.gather([statement.path_beside(run.path) for run in copies], run_id)
+        for run_id, copies in _copies(runs).items()
+    }
+
+    def settled(among: Mapping[str, ValidatedRun]) -> Iterator[ValidatedRun]:
+        for run in runs:
+            statements, unread = said[run.run_id]
+            standing = stand(run, statements, among=among, keyring=keyring, now=now)
+            yield replace(run, standing=replace(standing, unread=unread), made_by=_MADE_HERE)
+
+    # A reproduction counts by how the other run stands, and no run stands otherwise for one.
+    alone = {run_id: copies[0] for run_id, copies in _copies(settled({})).items()}
+    return tuple(settled(alone))
 
 
 def load_claims_only(path: Path) -> ClaimsOnlyRecord:
@@ -160,23 +228,34 @@ def read_tree(runs_folder: Path, keyring: Keyring) -> Tree:
     """Read every `*.json` under a folder; its place and name carry no meaning.
 
     Of several copies of a run one counts: one signed with a known key, else the first path. (Anyone
-    can sign another's document again, and must not take its publisher's place by that.) Symbolic
-    links are refused, not followed. A folder that is not there is empty.
+    can sign another's document again, and must not take its publisher's place by that.) Statements
+    and commitments that are not valid, and statements that belong to no file, are refused; the run
+    beside them stays. Symbolic links are refused, not followed. A folder that is not there is
+    empty.
     """
     runs: list[ValidatedRun] = []
     quoted: list[tuple[Path, ClaimsOnlyRecord]] = []
+    found: list[Found] = []
     refused: list[tuple[Path, TokenwattError]] = []
     for path in _candidates(runs_folder):
         try:
             document = _document(path, runs_folder)
             if isinstance(document, dict) and "record_schema" in document:
                 quoted.append((path, _quoted(path, document)))
+            elif commitment.is_commitment(document):
+                each, unread = _found(path, document)
+                found.append(each)
+                refused += unread
             else:
                 runs.append(_verified(path, document, keyring))
         except TokenwattError as error:
             refused.append((path, error))
+    runs, lies = _promised(settle(runs, keyring), found, keyring)
+    refused += lies
+    refused += {path: (path, why) for run in runs for path, why in run.standing.unread}.values()
+    refused += statement.strays(runs_folder)
     chosen: dict[str, Path] = {}
-    for run in sorted(runs, key=lambda run: (run.key_state != "known", run.path)):
+    for run in sorted(runs, key=_precedence):
         chosen.setdefault(f"run {run.run_id}", run.path)
     for path, record in quoted:
         chosen.setdefault(f"record {record.id}", path)
@@ -193,6 +272,17 @@ def read_tree(runs_folder: Path, keyring: Keyring) -> Tree:
         tuple(item for item in quoted if item[0] in kept),
         tuple(sorted(refused, key=lambda item: item[0])),
     )
+
+
+def _precedence(run: ValidatedRun) -> tuple[bool, Path]:
+    return not run.standing.key.trusted, run.path
+
+
+def _copies(runs: Iterable[ValidatedRun]) -> dict[str, list[ValidatedRun]]:
+    found: dict[str, list[ValidatedRun]] = {}
+    for run in sorted(runs, key=_precedence):
+        found.setdefault(run.run_id, []).append(run)
+    return found
 
 
 def _candidates(folder: Path) -> list[Path]:
@@ -309,8 +399,7 @@ def _verified(path: Path, document: JsonValue, keyring: Keyring) -> ValidatedRun
     # (10) recomputation
     with _check(10, path):
         claims = _recomputed(run, evidence)
-    ended = datetime.fromisoformat(run.conditions.ended)
-    standing = keyring.state(signed.keyid, ended=ended, witnessed=None, now=datetime.now(UTC))
+    standing = untold(run, signed.keyid, keyring=keyring, now=datetime.now(UTC))
     return ValidatedRun(
         path=path,
         run=run,
@@ -318,8 +407,7 @@ def _verified(path: Path, document: JsonValue, keyring: Keyring) -> ValidatedRun
         claims=claims,
         evidence=evidence,
         keyid=signed.keyid,
-        key_state=standing.state,
-        signer=standing.name,
+        standing=standing,
         made_by=_MADE_HERE,
     )
 
