@@ -175,9 +175,10 @@
     return Array.from(bytes, function (byte) { return byte.toString(16).padStart(2, "0"); }).join("");
   }
 
-  function unhex(text, length) {
+  /* The bytes of so many pairs of digits; `field` is told where it is something else. */
+  function unhex(text, length, field) {
     if (typeof text !== "string" || text.length !== 2 * length || !/^[0-9a-f]*$/.test(text)) {
-      refuse("is not " + 2 * length + " hexadecimal digits");
+      refuse(field + " is not " + 2 * length + " hexadecimal digits");
     }
     return Uint8Array.from(text.match(/../g), function (pair) { return parseInt(pair, 16); });
   }

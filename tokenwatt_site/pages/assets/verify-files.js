@@ -78,7 +78,7 @@
     if (!Array.isArray(signatures) || signatures.length !== 1) { refuse("has not exactly one signature"); }
     var one = signatures[0] || {};
     if (Object.keys(one).sort().join() !== "keyid,public_key,sig") { refuse("has a signature of other fields"); }
-    var publicKey = json.unhex(one.public_key, 32), sig = json.unhex(one.sig, 64);
+    var publicKey = json.unhex(one.public_key, 32, "signatures.0.public_key"), sig = json.unhex(one.sig, 64, "signatures.0.sig");
     var id = "ed25519:" + json.sha256(publicKey).slice(0, 32);
     if (one.keyid !== id) { refuse("names the key " + show(one.keyid) + "; the one beside it is " + id); }
     if (isSmallOrder(publicKey)) { refuse("is signed with a key of small order, under which anyone can sign"); }
@@ -99,8 +99,8 @@
     var key = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a";
     var sig = "e5564300c360ac729086e2cc806e828a84877f1eb8e5d974d873e065224901555fb8821590a33bacc61e39701cf9b46bd25bf5f0595bbe24655141438e7a100b";
     try {
-      var holds = await verified(json.unhex(key, 32), json.unhex(sig, 64), new Uint8Array(0));
-      var flipped = await verified(json.unhex(key, 32), json.unhex(sig, 64), new Uint8Array(1));
+      var holds = await verified(json.unhex(key, 32, "key"), json.unhex(sig, 64, "sig"), new Uint8Array(0));
+      var flipped = await verified(json.unhex(key, 32, "key"), json.unhex(sig, 64, "sig"), new Uint8Array(1));
       return holds && !flipped ? null : "this browser's Ed25519 is not right";
     } catch (error) {
       return "this browser does not know Ed25519 (Chrome 137, Firefox 129, Safari 17 and later do)";
@@ -128,7 +128,7 @@
     var found = document.evidence, roles = {}, total = 0;
     if (!Array.isArray(found)) { refuse("has no list of evidence"); }
     found.forEach(function (entry) {
-      json.unhex(entry.sha256, 32);
+      json.unhex(entry.sha256, 32, "evidence: sha256");
       if (entry.path !== "evidence/" + entry.sha256 + ".jsonl.gz") { refuse("has evidence at " + show(entry.path) + ", which is not the address of its digest"); }
       if (typeof entry.role !== "string" || roles[entry.role]) { refuse("has the evidence " + show(entry.role) + " twice"); }
       roles[entry.role] = true;

@@ -10,7 +10,7 @@
   var MIN_SPREAD_S = 1800, MAX_DRIFT = 0.03, NEAR = [0.8, 1.25], SLOWER = 0.01;
   var MINUTE_NS = 60000000000, WINDOW_NS = 600000000000, HOUR_NS = 3600000000000, MOST_WINDOWS = 1000000;
   var CURVE_PERMILLE = [600, 700, 800, 900, 950, 980, 1000, 1020, 1050, 1100];
-  var PLAYED_ROWS = 200000;
+  var PLAYED_ROWS = 200000, MOST_BUCKETS = 8388608;
 
   /* ---------- the fit ---------- */
 
@@ -201,7 +201,9 @@
     async function progress(share) { done += share; await tell(Math.min(done / all, 1)); }
 
     async function play(model, load, rate) {
-      if (model.limits[4] * 2 * load.nOut.reduce(function (a, b) { return Math.max(a, b); }, 1) > 16777216) { refuse("engine-model: asks for more room than a replay is given"); }
+      var longest = load.nOut.reduce(function (a, b) { return Math.max(a, b); }, 1), ring = 1;
+      while (ring <= longest) { ring *= 2; }
+      if (model.limits[4] * ring > MOST_BUCKETS) { refuse("engine-model: asks for more room than a replay is given"); }
       var made = engine.play(model, load, rate);
       plays++;
       await progress(load.nOut.length);

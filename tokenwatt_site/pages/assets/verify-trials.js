@@ -8,7 +8,7 @@
   var draws = scope.TokenwattWorkload, engine = scope.TokenwattEngine;
   var MAX_TRIALS = 2000, MAX_PLANNED_ROWS = 4000000, CLOCK_SLACK_NS = 1000000;
   var MAX_LAG_NS = 1000000, MAX_CLOCK_STEP_NS = 1000000, MIN_WINDOW_NS = 120000000000;
-  var OK = 0, CENSORED = 8;
+  var OK = 0, CENSORED = 8, SIMULATED_ENGINE = "tokenwatt-simulated";
   var FAILURES = [null, "http_error", "stream_error", "disconnected", "timed_out", "no_usage", "short_output", "not_sent", null];
 
   function known(value) { return value === value; }
@@ -33,7 +33,7 @@
     files.expect("journal line 0: configuration", told.configuration, document.configuration);
     files.expect("journal line 0: seed_rule", told.seed_rule, data.seedRule);
     files.expect("journal line 0: spec", lean(told.spec), lean(document.spec));
-    json.unhex(told.nonce, 32);
+    json.unhex(told.nonce, 32, "journal line 0: nonce");
     var planned = 0, starts = journal.filter(function (line) { return line.event === "trial_start"; });
     starts.forEach(function (line) {
       var band = bandOf(windows, line);
@@ -47,6 +47,7 @@
       refuse("says complete, which the journal does not show");
     }
     checkLaunches(journal);
+    checkConditions(document, journal);
     var hashes = new Map();
     starts.forEach(function (line) {
       var band = bandOf(windows, line), repeat = line.data.repeat, key = repeat + "/" + band.low_urps;
@@ -102,7 +103,7 @@
     return ended;
   }
 
-  /* No two repeats are of one engine process, where it tells its start; token ids have nothing added. */
+  /* No two repeats are of one engine process, where it tells its start. */
   function checkLaunches(journal) {
     var last = new Map(), repeatOf = new Map();
     journal.forEach(function (line) { if (line.event === "launch") { last.set(line.data.repeat, line); } });
@@ -112,6 +113,28 @@
       if (repeatOf.has(String(started))) { at(line, "is of the same engine process as repeat " + repeatOf.get(String(started))); }
       repeatOf.set(String(started), repeat);
     });
+  }
+
+  /* What the run says of engine, stamps, read-back and self-test stands in the journal; nothing is added to token ids. */
+  function checkConditions(document, journal) {
+    var launches = journal.filter(function (line) { return line.event === "launch"; }), told = document.conditions;
+    if (!launches.length) { refuse("journal tells of no launch"); }
+    var endpoint = document.spec.endpoint, kind = endpoint.prompt || (endpoint.api === "chat" ? "text" : "ids");
+    launches.forEach(function (line) {
+      if (kind === "ids" && line.data.chat_overhead !== 0) { at(line, "adds tokens to prompts of token ids, which go in as they are"); }
+    });
+    var simulated = launches.some(function (line) { return line.data.engine === SIMULATED_ENGINE; });
+    var ends = journal.filter(function (line) { return line.event === "trial_end"; });
+    var kernel = ends.length > 0 && ends.every(function (line) { return line.data.stamps === "kernel"; });
+    var tests = [].concat.apply([], Array.from(launchesOf(journal).values())).map(function (line) {
+      integer(line.data.self_test, "events_per_s", 0);
+      return line.data.self_test;
+    });
+    var least = tests.reduce(function (a, b) { return b.events_per_s < a.events_per_s ? b : a; });
+    files.expect("simulated", document.simulated, simulated);
+    files.expect("conditions.stamps", told.stamps, kernel ? "kernel" : "user space");
+    files.expect("conditions.read_back", lean(told.read_back), lean(launches[launches.length - 1].data.read_back));
+    files.expect("conditions.self_test", lean(told.self_test), lean(least));
   }
 
   /* ---------- (8) trials ---------- */

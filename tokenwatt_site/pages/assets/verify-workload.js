@@ -6,7 +6,7 @@
 
   var json = scope.TokenwattJson, refuse = json.refuse, files = scope.TokenwattFiles;
   var GENERATOR = "tokenwatt/workload/1", CELLS = 1024, GAP_UNIT = 1048576n, LENGTH_UNIT = 65536n;
-  var HIGHEST_URPS = 100000000000, MAX_ROWS = 50000, LONG_RUN_SCORED = 200000, LONG_RUN_EDGE = 2000, WINDOW_DRAW = 1;
+  var HIGHEST_URPS = 100000000000, MAX_ROWS = 50000, MAX_RUN_ROWS = 500000, LONG_RUN_SCORED = 200000, LONG_RUN_EDGE = 2000, WINDOW_DRAW = 1;
 
   /* ---------- ln and exp in 2^-BITS: far beyond the 50 digits of Python's, so both round to the same integers ---------- */
   var BITS = 224n, ONE = 1n << BITS;
@@ -189,7 +189,7 @@
     } else {
       var own = { low_urps: 0, high_urps: HIGHEST_URPS + 1, first_rows: [] };
       ["lead_in", "scored", "tail"].forEach(function (name) { own[name] = files.integer(protocol, name, name === "lead_in" ? 0 : 1); });
-      if (own.lead_in + own.scored + own.tail > MAX_ROWS) { refuse("protocol has more rows than are drawn"); }
+      if (own.lead_in + own.scored + own.tail > Math.min(MAX_ROWS, MAX_RUN_ROWS / protocol.repeats)) { refuse("protocol has more rows than are drawn"); }
       bands = [own];
     }
     return {
