@@ -1,4 +1,4 @@
-"""The scripts of the checker without their page: runs go in as bytes, and what they tell comes out."""
+"""The scripts of the checker without their page: runs go in as bytes, what they tell comes out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _UNPACK = """
   const bytes = text => Uint8Array.from(atob(text), c => c.charCodeAt(0));
 """
 
-_VERIFY = (
+VERIFY = (
     """async ([run, evidence, runId, replayed]) => {"""
     + _UNPACK
     + """
@@ -25,6 +25,7 @@ _VERIFY = (
   const source = {bytes: bytes(run), runId, fetch: fetched};
   const report = await TokenwattVerify.verify(source, TokenwattVerifyData, async () => {});
   const told = {...report, run: undefined, made: report.run.derived && report.run.derived.made};
+  globalThis.lastReport = report;
   if (replayed) { told.replay = await TokenwattVerify.replay(report, async () => {}); }
   return told;
 }"""
@@ -63,7 +64,7 @@ def checked(
         if packed is not None:
             evidence[entry["path"]] = base64.b64encode(packed).decode()
     run = base64.b64encode(path.read_bytes()).decode()
-    found: dict[str, Any] = page.evaluate(_VERIFY, [run, evidence, run_id, replay])
+    found: dict[str, Any] = page.evaluate(VERIFY, [run, evidence, run_id, replay])
     return found
 
 

@@ -108,6 +108,7 @@ def test_sha256_is_that_of_python_at_every_length_around_a_block(page: Page) -> 
 
 def test_a_file_larger_than_a_document_is_refused_unread(page: Page) -> None:
     words = page.evaluate(
-        "() => { try { TokenwattJson.load(new Uint8Array(2097153)); } catch (e) { return e.message; } }"
+        "() => { try { TokenwattJson.load(new Uint8Array(2097153)); }"
+        " catch (error) { return error.message; } }"
     )
     assert words == "is larger than 2,097,152 bytes"

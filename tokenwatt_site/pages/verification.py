@@ -1,4 +1,4 @@
-"""Verification in the reader's browser: its page, its control on a report, and what its scripts know.
+"""Verification in the reader's browser: its page, its control on reports, what its scripts know.
 
 Nothing here is trusted by who checks: the tables that are shipped must give the hash that a setup
 names, and the register of keys is this site's word and is called so.
@@ -106,10 +106,10 @@ CHECKS = (
     Check(
         7,
         "Journal",
-        "Its hash chain is whole and ends at the signed head. It opens with this configuration, this"
-        " spec and our seed rule. Each trial has its start and its end, none is missing or added, and"
-        " each offered the draw of its repeat. Engine, stamps, read-back and self-test of the run"
-        " are those that it tells.",
+        "Its hash chain is whole and ends at the signed head. It opens with this configuration,"
+        " this spec and our seed rule. Each trial has its start and its end, none is missing or"
+        " added, and each offered the draw of its repeat. Engine, stamps, read-back and self-test of"
+        " the run are those that it tells.",
         "No trial was dropped from what was committed to.",
         "That no other journal was thrown away.",
         "What it tells of prompts, instruments, idle spans and sittings.",
@@ -117,8 +117,8 @@ CHECKS = (
     Check(
         8,
         "Requests",
-        "The rows of the workload are drawn again; each trial offered them, when due, in order, with"
-        " these lengths, and none was left out.",
+        "The rows of the workload are drawn again; each trial offered them, when due, in order,"
+        " with these lengths, and none was left out.",
         "No slow request was dropped, and nobody got easier rows.",
         "That the client's times are true.",
         "Traces, whose rows are not made here.",
@@ -126,8 +126,8 @@ CHECKS = (
     Check(
         9,
         "Plausibility",
-        "No request ends before it starts or is called complete and is not; no trial begins before the"
-        " one before it ended; power in order of time.",
+        "No request ends before it starts or is called complete and is not; no trial begins before"
+        " the one before it ended; power is in order of time.",
         "Nothing here is impossible on its face.",
         "Lies that stay within bounds.",
         "Dates, sources of power, counters of the engine, spans without load.",
@@ -136,7 +136,7 @@ CHECKS = (
         10,
         "Recomputation",
         "Every trial is judged again, and boundaries, goodput, latencies, attainment and energy are"
-        " made again: |a − b| ≤ 5·10⁻⁷ max(|a|, |b|), counts exactly. The engine model on request.",
+        " made again: |a - b| ≤ 5e-7 max(|a|, |b|), counts exactly. The engine model on request.",
         "The numbers follow from the evidence.",
         "That the evidence is true. Only a rerun by others can show that.",
         "Memory bandwidth, answers, boards, caveats and the reasons in words.",
@@ -154,7 +154,7 @@ def render(assets: str) -> Page:
     """
     return Page(
         title=_TITLE,
-        description="Check a run in your browser: signature, evidence and numbers, without a server.",
+        description="Check a run in your browser: signature, evidence, numbers; without a server.",
         toc=(("checker", "Check a run"), ("checks", "What is checked")),
         html=render_template(
             "verification.html.j2", scripts=_sources(assets), checks=CHECKS, title=_TITLE

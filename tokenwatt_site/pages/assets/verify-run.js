@@ -124,7 +124,11 @@
   }
 
   function words(error) {
-    if (error instanceof json.Refused) { return error.message[0].toUpperCase() + error.message.slice(1) + "."; }
+    if (error instanceof json.Refused) {
+      // The name of a field stays as it is.
+      var name = /^\S*[._]/.test(error.message);
+      return (name ? error.message : error.message[0].toUpperCase() + error.message.slice(1)) + ".";
+    }
     return "Holds values that cannot be used (" + error.message + ").";
   }
 
