@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
@@ -33,6 +33,7 @@ from tokenwatt_site.pages import (
     report,
     simulator,
     text,
+    verification,
 )
 from tokenwatt_site.pages.drawing import Chart, draw
 from tokenwatt_site.pages.factors import NO_FACTORS, Factors
@@ -52,6 +53,8 @@ log = get_plugin_logger("tokenwatt")
 
 HOME = "index.md"
 GLOSSARY = "glossary.md"
+VERIFY = "verify.md"
+ASSETS = "assets"
 METHOD = "method.md"
 STYLE = "assets/tokenwatt.css"
 SCRIPT = "assets/tokenwatt.js"
@@ -111,10 +114,11 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
     def on_files(self, files: Files, *, config: MkDocsConfig) -> Files:
         if files.get_file_from_path(HOME):
             raise PluginError(f"{HOME}: the ranking is the home page; give this page another name")
-        tree = self._read()
+        keyring, tree = self._read()
         self._pages = {}
         site = _Site(config, files, self._pages, self._runs, self._factors)
         site.add(tree)
+        site.add_checker(keyring)
         return files
 
     def on_page_content(self, html: str, *, page: MkDocsPage, **_: Any) -> str:
@@ -177,7 +181,7 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
             raise PluginError(f'{name}: has no <meta charset="utf-8">, which the policy goes after')
         return finished
 
-    def _read(self) -> Tree:
+    def _read(self) -> tuple[Keyring, Tree]:
         """Read keys and runs, and tell all that is wrong with any of them in one list."""
         wrong: list[str] = []
         keyring, unread = Keyring(), None
@@ -200,7 +204,7 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
             wrong.append(f"{count} under {self._runs} failed verification")
         if wrong:
             raise PluginError(f"{', and '.join(wrong)}; all listed above")
-        return tree
+        return keyring, tree
 
 
 class _Site:
@@ -216,6 +220,7 @@ class _Site:
     ) -> None:
         self._config, self._files, self._pages, self._runs = config, files, pages, runs
         self._named = named
+        self._verify = self._reserve(VERIFY)
 
     def add(self, tree: Tree) -> None:
         configurations = group(tree.valid)
@@ -250,11 +255,20 @@ class _Site:
             self._add_simulator()
 
     def _add_simulator(self) -> None:
-        for name in simulator.SCRIPTS:
-            uri = f"assets/{name}"
-            self._files.append(File.generated(self._config, uri, content=asset(name)))
-        uri = f"assets/{simulator.DATA}"
-        self._files.append(File.generated(self._config, uri, content=simulator.data()))
+        self._add_scripts(simulator.SCRIPTS, simulator.DATA, simulator.data())
+
+    def add_checker(self, keyring: Keyring) -> None:
+        """Add the page on which runs are checked, its scripts, and the register as they know it."""
+        self._place(self._verify, verification.render(get_relative_url(ASSETS, self._verify.url)))
+        self._add_scripts(verification.SCRIPTS, verification.DATA, verification.data(keyring))
+
+    def _add_scripts(self, names: Sequence[str], data: str, content: str) -> None:
+        for name in names:
+            uri = f"{ASSETS}/{name}"
+            if self._files.get_file_from_path(uri) is None:
+                self._files.append(File.generated(self._config, uri, content=asset(name)))
+        uri = f"{ASSETS}/{data}"
+        self._files.append(File.generated(self._config, uri, content=content))
 
     def _left_out(self, path: Path, error: TokenwattError) -> tuple[str, str]:
         # Readers of the site have no use for where the builder keeps its files.
@@ -264,7 +278,7 @@ class _Site:
         return text.printable(name), why
 
     def _reserve(self, uri: str) -> File:
-        in_nav = uri in {HOME, GLOSSARY}
+        in_nav = uri in {HOME, GLOSSARY, VERIFY}
         inclusion = InclusionLevel.INCLUDED if in_nav else InclusionLevel.NOT_IN_NAV
         return File.generated(self._config, uri, content="", inclusion=inclusion)
 
@@ -314,6 +328,8 @@ class _Site:
                 run_id: get_relative_url(document.url, file.url).removesuffix(f"/{report.RUN_FILE}")
                 for run_id, document in runs.items()
             },
+            verify=get_relative_url(self._verify.url, file.url),
+            assets=get_relative_url(ASSETS, file.url),
         )
 
 
