@@ -77,6 +77,16 @@ def is_secret_variable(name: str) -> bool:
 
 _PUBLISHED = "text that may be published"
 
+_DEVICE = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
+
+
+def file_name(text: str) -> str:
+    """Refuse a name that a file cannot have on every system: some call their devices so."""
+    if _DEVICE.fullmatch(text):
+        raise ValueError("a name that no system has for a device")
+    return text
+
+
 Line = Annotated[
     str,
     Field(min_length=1, max_length=300),

@@ -42,6 +42,7 @@ from tokenwatt_site.schema import (
     Line,
     Model,
     Sha256,
+    file_name,
     is_secret_variable,
     publishable,
     validation_problems,
@@ -423,7 +424,7 @@ class Spec(Model):
 
     spec_schema: Literal[1]
     title: Line
-    label: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
+    label: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$"), AfterValidator(file_name)]
     role: Role | None = None
     note: Annotated[str, Field(max_length=4000), AfterValidator(publishable)] = ""
     setup: Setup

@@ -29,9 +29,9 @@
     of a repeat, and of the rows that the nonce draws.
  9. Plausibility: no request that ends before it starts or is called complete and is not; no trial
     that begins before the one before it ended; power from the source and all the boards that are
-    named, in order of time and within what can be read; other readings only of instruments that the
-    spec asks for; no span without load that overlaps a trial; no engine's counter that runs
-    backwards in one launch; dates that are those of the journal.
+    named, in order of time, within what can be read, and none a second time; other readings only of
+    instruments that the spec asks for; no span without load that overlaps a trial; no engine's
+    counter that runs backwards in one launch; dates that are those of the journal.
 10. Recomputation: `claims.derive` comes to the file's numbers, |a - b| <= 5e-7 max(|a|, |b|). It
     replays the engine model, whose fits are of the repeats that have a boundary and show each
     boundary that they state; a replay that asks for more steps than it is given is refused.
