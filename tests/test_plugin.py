@@ -17,6 +17,7 @@ from tests.pages.test_goodput_bench import written as write_bench
 from tests.pages.test_report import Parsed
 from tests.support.runs import RunBuilder, a_key, keyring_of, small_spec
 from tests.support.site import build_site, make_project
+from tests.support.statements import state
 from tokenwatt_site.commands.measure import read_spec
 from tokenwatt_site.commands.published import fetch_run
 from tokenwatt_site.commands.verify import verify
@@ -36,7 +37,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     RunBuilder(simulated=False).write(runs / "one")
     RunBuilder(spec=small_spec(title=EVIL, setup__host_kind="other")).write(runs / "two")
     shutil.copy(SHIPPED, runs)
-    keyring_of(folder / "site_src" / "keys", a_key())
+    keyring_of(folder / "site_src" / "keys", a_key(), a_key(2))
+    state(runs / "one" / "run.json", "disputed", a_key(2))
     write_bench(folder / "site_src" / "data")
     return build_site(folder)
 
@@ -166,6 +168,41 @@ def test_a_bad_file_stops_the_build_with_one_list_of_all_that_is_wrong(
     assert "2 files under" in told
     assert str(cut) in told
     assert "other.json" in told
+
+
+def test_statements_are_served_beside_their_run(site: Path) -> None:
+    (beside,) = (site.parent / "runs").glob("*/run.att.jsonl")
+    (served,) = (site / "runs").glob("*/run.att.jsonl")
+    assert served.read_bytes() == beside.read_bytes()
+    assert json.loads((served.parent / "run.json").read_bytes()) == json.loads(
+        beside.with_name("run.json").read_bytes()
+    )
+    told = "disputed by Lab 2: too fast for its clocks"
+    assert told in (site / "index.html").read_text(encoding="utf-8")
+
+
+def test_statements_that_are_not_valid_stop_the_build_and_their_run_does_not(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    runs = make_project(tmp_path)
+    beside = state(RunBuilder().write(runs), "disputed", a_key(2))
+    beside.write_bytes(beside.read_bytes()[:-9])
+    told = refusal(tmp_path, caplog)
+    assert "run.att.jsonl: the last line is cut" in told
+    assert "1 file under" in told
+
+
+def test_drop_publishes_a_run_without_statements_that_are_not_valid(tmp_path: Path) -> None:
+    runs = make_project(tmp_path, on_invalid="drop")
+    beside = state(RunBuilder().write(runs), "disputed", a_key(2))
+    beside.write_bytes(beside.read_bytes()[:-9])
+    site = build_site(tmp_path)
+    home = (site / "index.html").read_text(encoding="utf-8")
+    assert "1 measured configuration." in home
+    assert "<li>run.att.jsonl<span>" in home
+    assert not list(site.rglob("*.att.jsonl"))
+    report = next((site / "reports").glob("*.html")).read_text(encoding="utf-8")
+    assert "1 file of statements beside this run failed verification" in report
 
 
 def test_drop_publishes_the_rest_and_lists_what_was_left_out(tmp_path: Path) -> None:
