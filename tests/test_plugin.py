@@ -10,6 +10,7 @@ import pytest
 from mkdocs.config import load_config
 from mkdocs.exceptions import Abort, PluginError
 
+from tests.commands.test_published import site as serving
 from tests.pages.conftest import SHIPPED, a_power_log, board_spec
 from tests.pages.test_goodput_bench import MACHINE
 from tests.pages.test_goodput_bench import written as write_bench
@@ -18,9 +19,12 @@ from tests.support.runs import RunBuilder, a_key, keyring_of, small_spec
 from tests.support.site import build_site, make_project
 from tests.support.statements import state
 from tokenwatt_site.commands.measure import read_spec
+from tokenwatt_site.commands.published import fetch_run
+from tokenwatt_site.commands.verify import verify
 from tokenwatt_site.pages.page import Page
 from tokenwatt_site.pages.policy import script_hash
 from tokenwatt_site.plugin import front_matter
+from tokenwatt_site.trust.commitment import commit, path_beside
 
 EVIL = '</title><script>document.body.dataset.pwned=1</script><img src=x onerror="x()">&lt;b&gt;'
 
@@ -355,6 +359,29 @@ def test_an_index_of_ones_own_is_refused_by_name(
     with caplog.at_level(logging.ERROR), pytest.raises(Abort):
         build_site(tmp_path)
     assert "index.md: the ranking is the home page" in caplog.text
+
+
+def test_a_site_that_knows_its_address_names_the_run_to_reproduce_and_publishes_its_commitment(
+    tmp_path: Path,
+) -> None:
+    runs = make_project(tmp_path)
+    config = tmp_path / "mkdocs.yml"
+    told = config.read_text(encoding="utf-8") + "\nsite_url: https://example.org/bench/\n"
+    config.write_text(told, encoding="utf-8")
+    path = RunBuilder(simulated=False).write(runs)
+    opening = verify(path).evidence.journal[0]
+    path_beside(path).write_bytes(commit(opening, a_key()))
+    built = build_site(tmp_path)
+    (page,) = (built / "reports").glob("*.html")
+    run_id = verify(path).run_id
+    address = f"https://example.org/bench/runs/{run_id}/run.json"
+    text = Parsed(page.read_text(encoding="utf-8")).text
+    assert f"tokenwatt-site reproduce {address} --out" in text
+    assert "Committed, own word" in text
+    with serving(built) as local:
+        fetched = fetch_run(f"{local}/runs/{run_id}/run.json", tmp_path / "fetched")
+    assert verify(fetched).run_id == run_id
+    assert verify(built / "runs" / run_id / "run.json").promised.commitment is not None
 
 
 def test_a_site_without_runs_builds(tmp_path: Path) -> None:
