@@ -42,6 +42,7 @@ from tokenwatt_site.pages.policy import KnownScripts, inline_scripts, with_polic
 from tokenwatt_site.run import ClaimsOnlyRecord
 from tokenwatt_site.schema import validation_problems
 from tokenwatt_site.trust.keyring import Keyring
+from tokenwatt_site.trust.replays import Replays
 from tokenwatt_site.trust.verify import Tree, ValidatedRun, read_tree
 
 if TYPE_CHECKING:
@@ -192,7 +193,7 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
         if unread is not None:  # also with drop: else known runs would be published as unknown
             log.error(_lines(unread))
             wrong.append(f"{text.counted(len(unread.problems), 'problem')} with {self._keys}")
-        tree = read_tree(self._runs, keyring)
+        tree = read_tree(self._runs, keyring, Replays(self._cache))
         for path, why in tree.refused:
             told = f"{text.printable(str(path))}: {_lines(why)}"
             if self.config.on_invalid == "fail":
