@@ -32,10 +32,10 @@ from tokenwatt_site.goodput import (
     carries,
     defined,
     fewest,
-    meets_all,
     order_statistic,
     quantile,
     sorted_values,
+    within_all,
 )
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.run import (
@@ -366,7 +366,7 @@ def _cached(spec: Spec, tops: Sequence[Trial]) -> tuple[MetricClaim, ...]:
 
 
 def _within_all(spec: Spec, trial: Trial) -> int:
-    return sum(meets_all(spec.setup.slo, r) for r in trial.scored)
+    return len(within_all(spec.setup.slo, trial.scored))
 
 
 def _distributions(tops: Sequence[Trial]) -> tuple[Distribution, ...]:

@@ -15,7 +15,7 @@ from typing import Any
 from tokenwatt_site.draws import normal_quantiles
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.pages.page import Page, render_template
-from tokenwatt_site.prompts import SEED_RULE
+from tokenwatt_site.prompts import PUBLISHED_SEED_RULE, SEED_RULE
 from tokenwatt_site.statistics import T_975
 from tokenwatt_site.trust.keyring import Keyring
 from tokenwatt_site.workload import NAMED
@@ -207,6 +207,7 @@ def _constants() -> dict[str, Any]:
         "chosen": {name: windows for name in NAMED if (windows := _chosen(name))},
         "t975": T_975,
         "seedRule": SEED_RULE,
+        "publishedSeedRule": PUBLISHED_SEED_RULE,
         "metrics": {key: asdict(metric) for key, metric in METRICS.items()},
         "checks": [{"number": check.number, "name": check.name} for check in CHECKS],
     }

@@ -12,7 +12,13 @@ from tokenwatt_site import accelerators
 from tokenwatt_site.energy.idle import MIN_IDLE_S, IdleSpan
 from tokenwatt_site.errors import InputError, Problem
 from tokenwatt_site.evidence.engine import COUNTERS, EngineLog
-from tokenwatt_site.evidence.power import LIMIT_WITHIN_W, MOST_DRAM_PPM, PowerLog, impossible
+from tokenwatt_site.evidence.power import (
+    LIMIT_WITHIN_W,
+    MOST_DRAM_PPM,
+    PowerLog,
+    impossible,
+    possible,
+)
 from tokenwatt_site.journal import Entry
 from tokenwatt_site.run import Run
 from tokenwatt_site.spec import GPU_SCOPES, SCOPES, Accelerator
@@ -125,9 +131,11 @@ def check_log(field: str, log: PowerLog) -> None:
         if not last_ns[sample.board] <= sample.at_ns < _MOST:
             raise _fault(f"{field}.{position}", "goes back in time, or beyond all clocks")
         last_ns[sample.board] = sample.at_ns
-        for name in impossible(sample, log.scope):
-            value = getattr(sample, name)
-            raise _fault(f"{field}.{position}.{name}", f"is beyond any reading: {value}")
+    if not possible(log.samples, log.scope):
+        for position, sample in enumerate(log.samples):
+            for name in impossible(sample, log.scope):
+                value = getattr(sample, name)
+                raise _fault(f"{field}.{position}.{name}", f"is beyond any reading: {value}")
     _check_spans(field, log)
 
 

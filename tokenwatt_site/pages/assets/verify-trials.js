@@ -31,9 +31,13 @@
     if (opens.length !== 1 || opens[0] !== journal[0]) { refuse("journal does not begin with its only open line"); }
     var told = journal[0].data;
     files.expect("journal line 0: configuration", told.configuration, document.configuration);
-    files.expect("journal line 0: seed_rule", told.seed_rule, data.seedRule);
+    var given = told.publisher_nonce === undefined ? null : told.publisher_nonce;
+    files.expect("journal line 0: seed_rule", told.seed_rule, given === null ? data.seedRule : data.publishedSeedRule);
     files.expect("journal line 0: spec", lean(told.spec), lean(document.spec));
     json.unhex(told.nonce, 32, "journal line 0: nonce");
+    if (given !== null && !(typeof given === "string" && /^([0-9a-f]{2}){16,64}$/.test(given))) {
+      refuse("journal line 0: publisher_nonce is not 32 to 128 hexadecimal digits");
+    }
     var planned = 0, starts = journal.filter(function (line) { return line.event === "trial_start"; });
     starts.forEach(function (line) {
       var band = bandOf(windows, line);
