@@ -108,8 +108,8 @@ CHECKS = (
         "Journal",
         "Its hash chain is whole and ends at the signed head. It opens with this configuration,"
         " this spec and our seed rule. Each trial has its start and its end, none is missing or"
-        " added, and each offered the draw of its repeat. Engine, stamps, read-back and self-test of"
-        " the run are those that it tells.",
+        " added, and each offered the draw of its repeat. Engine, stamps, read-back and self-test"
+        " of the run are those that it tells.",
         "No trial was dropped from what was committed to.",
         "That no other journal was thrown away.",
         "What it tells of prompts, instruments, idle spans and sittings.",
