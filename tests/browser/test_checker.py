@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from playwright.sync_api import Browser, Page
 
 from tests.browser.checker import VERIFY, checked, failed_at, open_checker
+from tests.browser.conftest import LONG
 from tests.pages.conftest import FaultyEngine, a_power_log, board_spec
 from tests.support.runs import (
     RunBuilder,
@@ -606,15 +607,6 @@ def test_another_table_than_the_workload_names_fails(page: Page, pristine: Path)
 
 
 # --- the long run
-
-
-LONG = RunBuilder(spec=spec_in_mode("full"), long_run=True)
-
-
-@pytest.fixture(scope="module")
-def long_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three repeats and the engine model that answered them, so that it is accepted."""
-    return LONG.write(tmp_path_factory.mktemp("long"))
 
 
 def test_the_replay_comes_to_the_claims_of_the_long_run(page: Page, long_run: Path) -> None:

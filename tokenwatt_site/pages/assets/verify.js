@@ -57,7 +57,7 @@
     scroll.setAttribute("role", "region");
     scroll.setAttribute("aria-label", caption);
     var head = table.createTHead().insertRow();
-    ["Number", "Unit", "In the run file", "Made again here", ""].forEach(function (name) {
+    ["Number", "Unit", "In the run file", "Made again here", "Compared"].forEach(function (name) {
       var cell = head.appendChild(make("th", "", name));
       cell.scope = "col";
     });
@@ -182,9 +182,8 @@
     var teller = new Teller(root), evidence = {}, documents = files.filter(function (file) { return /\.json$/i.test(file.name); });
     files.forEach(function (file) { evidence[file.name] = file; });
     teller.clear();
-    if (documents.length > 1) {
-      documents = documents.filter(function (file) { return file.name === "run.json"; });
-    }
+    var named = documents.filter(function (file) { return file.name === "run.json"; });
+    if (documents.length > 1 && named.length === 1) { documents = named; }
     if (documents.length !== 1) {
       teller.say("open", "Give one run file (.json) and its evidence; there " + (documents.length ? "are several." : "is none."));
       return;
@@ -218,7 +217,8 @@
 
   function dropped(transfer) {
     var entries = Array.prototype.map.call(transfer.items, function (item) { return item.webkitGetAsEntry && item.webkitGetAsEntry(); }).filter(Boolean);
-    if (!entries.length) { return Promise.resolve(Array.prototype.slice.call(transfer.files)); }
+    // On a page from disk some browsers read no entry; files need none.
+    if (!entries.some(function (entry) { return entry.isDirectory; })) { return Promise.resolve(Array.prototype.slice.call(transfer.files)); }
     return Promise.all(entries.map(walk)).then(function (lists) { return Array.prototype.concat.apply([], lists); });
   }
 
@@ -244,7 +244,7 @@
       event.preventDefault();
       drop.classList.remove("tw-drop--over");
       dropped(event.dataTransfer).then(function (files) { checkFiles(root, files); }, function () {
-        new Teller(root).say("open", "What was dropped could not be read.");
+        new Teller(root).say("open", "The dropped folder could not be read. Choose it, or drop its files.");
       });
     });
   }
