@@ -51,6 +51,7 @@ from tokenwatt_site.measure.trial import Progress
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.run import Run
 from tokenwatt_site.spec import Role
+from tokenwatt_site.trust.recomputation import Level
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -349,6 +350,9 @@ def plan(
 def verify(
     files: Annotated[list[Path], typer.Argument(help="Run files; evidence lies beside each.")],
     keys: KeysOption = verify_command.KEYS_FOLDER,
+    level: Annotated[
+        Level, typer.Option(help="data: without the replay of the engine model, sooner done.")
+    ] = "model",
 ) -> None:
     """Check signature, evidence and journal, and recompute every number."""
     failed: TokenwattError | None = None
@@ -364,7 +368,7 @@ def verify(
                     f" {promise.keyid}; it says at {promise.commitment.at}"
                 )
                 continue
-            checked = verify_command.verify(file, keys)
+            checked = verify_command.verify(file, keys, level)
         except TokenwattError as error:
             _tell(f"{file}: NOT VERIFIED")
             _tell(str(error))
@@ -374,7 +378,7 @@ def verify(
         typer.echo(
             f"{file}: verified, run {checked.run_id[:12]},"
             f" signed by {checked.keyid} ({signer}{checked.key_state} key),"
-            f" {checked.claims.numbers} numbers recomputed"
+            f" {verify_command.numbers(checked)}"
         )
         for line in verify_command.stated(checked):
             typer.echo(f"  {line}")

@@ -218,12 +218,15 @@ def decide(judgements: Sequence[Judgement]) -> Outcome:
     return "UNDECIDED" if "UNDECIDED" in outcomes else "PASS"
 
 
-def meets_all(objectives: Sequence[Objective], record: RequestRecord) -> bool:
-    """Tell whether one request meets every objective; an undefined metric is no miss."""
-    if record.status is not Status.OK:
-        return False
-    values = ((METRIC_OF[o.metric](record), o.limit_ns) for o in objectives)
-    return all(value is None or value <= limit for value, limit in values)
+def within_all(
+    objectives: Sequence[Objective], records: Sequence[RequestRecord]
+) -> list[RequestRecord]:
+    """Return the requests that meet every objective; an undefined metric is no miss."""
+    within = [record for record in records if record.status is Status.OK]
+    for objective in objectives:
+        of, limit = METRIC_OF[objective.metric], objective.limit_ns
+        within = [r for r in within if (value := of(r)) is None or value <= limit]
+    return within
 
 
 def bracket(

@@ -6,13 +6,14 @@ One readable JSON document. `run_id` is the SHA-256 of the canonical bytes of th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from tokenwatt_site.canonical import JsonValue, canonical_bytes, sha256_hex
 from tokenwatt_site.evidence.store import EvidenceFile
-from tokenwatt_site.schema import Line, Model, Sha256
+from tokenwatt_site.schema import Line, Model, Sha256, file_name
 from tokenwatt_site.spec import Spec
 
 # History of the format. 1: first.
@@ -101,6 +102,12 @@ class MetricClaim(Model):
     new_launch_low: float | None = None
     new_launch_high: float | None = None
     reason: str | None = None
+
+    @property
+    def told(self) -> list[float | None]:
+        """Its numbers."""
+        ends = (self.low, self.high, self.new_launch_low, self.new_launch_high)
+        return [self.value, *self.repeats, *ends]
 
 
 class Distribution(Model):
@@ -264,6 +271,10 @@ class ModelRepeat(Model):
     error_percent: float | None
 
 
+LONG_RUN_METRICS = ("long_run_goodput", "long_run_rate")
+"""Keys of the metrics that the replay of the engine model makes, in their order."""
+
+
 class MissShare(Model):
     """What share of requests misses each objective, in their order, in the long run at a rate."""
 
@@ -343,11 +354,7 @@ class Claims(Model):
     @property
     def numbers(self) -> int:
         """How many numbers these are: what a recomputation has to give again."""
-        metrics = (
-            (m.value, *m.repeats, m.low, m.high, m.new_launch_low, m.new_launch_high)
-            for m in self.metrics
-        )
-        told = [number for metric in metrics for number in metric]
+        told = [number for metric in self.metrics for number in metric.told]
         told += [objective.value_ms for trial in self.trials for objective in trial.objectives]
         told += [number for found in self.distributions for number in found.values_ms]
         told += [number for b in self.boards for number in (b.energy_j, b.mean_power_w)]
@@ -357,8 +364,13 @@ class Claims(Model):
         told += [self.gate.drop_low, self.gate.drop_high]
         told += [number for u in self.under_load for number in (u.percent, u.low, u.high)]
         told += [u.same_percent for u in self.under_load]
-        told += self.long_run.told
-        return sum(number is not None for number in told)
+        return _counted(told) + _counted(self.long_run.told)
+
+    @property
+    def replayed_numbers(self) -> int:
+        """How many of them the replay of the engine model makes."""
+        metrics = [metric for metric in self.metrics if metric.key in LONG_RUN_METRICS]
+        return _counted([n for m in metrics for n in m.told]) + _counted(self.long_run.told)
 
     def metric(self, key: str) -> MetricClaim:
         """Return the first metric with this key; KeyError when there is none."""
@@ -366,6 +378,10 @@ class Claims(Model):
             if metric.key == key:
                 return metric
         raise KeyError(key)
+
+
+def _counted(told: Sequence[float | None]) -> int:
+    return sum(number is not None for number in told)
 
 
 class ReadBack(Model):
@@ -471,7 +487,7 @@ class ClaimsOnlyRecord(Model):
     """An earlier publication or another tool's result: quoted, not recomputed, never ranked."""
 
     record_schema: Literal["tokenwatt/claims-only/1"]
-    id: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,63}$")]
+    id: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,63}$"), AfterValidator(file_name)]
     title: Line
     published: Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")]
     source: Line

@@ -9,7 +9,7 @@ import math
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from pydantic import ValidationError
@@ -93,6 +93,9 @@ class Trial:
     realisation: Realisation
     due_ns: tuple[int, ...]
     records: tuple[RequestRecord, ...]
+    _judged: dict[tuple[Objective, ...], tuple[Judgement, ...]] = field(
+        init=False, repr=False, compare=False, default_factory=dict
+    )
 
     @classmethod
     def from_journal(
@@ -175,9 +178,13 @@ class Trial:
         return {s.name.lower(): n for s, n in sorted(ended.items()) if s not in _NO_FAILURE}
 
     def judgements(self, slo: Sequence[Objective]) -> tuple[Judgement, ...]:
-        scored = self.scored
-        pending = self.realisation.scored - len(scored)
-        return tuple(judge(objective, scored, pending) for objective in slo)
+        """Judge each objective over the scored requests; verdict and claims both ask, so once."""
+        asked = tuple(slo)
+        if asked not in self._judged:
+            scored = self.scored
+            pending = self.realisation.scored - len(scored)
+            self._judged[asked] = tuple(judge(objective, scored, pending) for objective in asked)
+        return self._judged[asked]
 
 
 @dataclass(frozen=True, slots=True)

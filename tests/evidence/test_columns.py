@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tokenwatt_site.canonical import JsonValue
 from tokenwatt_site.errors import InputError
 from tokenwatt_site.evidence import columns
-from tokenwatt_site.evidence.columns import check_row, decode, encode, expect, line_of
+from tokenwatt_site.evidence.columns import checked, decode, encode, expect, line_of
 
 values = st.none() | st.integers(-(2**53) + 1, 2**53 - 1)
 
@@ -40,11 +40,12 @@ def test_what_has_no_header_is_refused(data: bytes) -> None:
 @pytest.mark.parametrize("row", [[1], [1, 2, 3], {"a": 1}, 5, [1, True], [1, 2.0], [None, 2]])
 def test_a_row_of_another_form_is_refused_with_its_line(row: JsonValue) -> None:
     with pytest.raises(InputError, match="x:7: "):
-        check_row(row, 2, {1}, "x", 7)
+        list(checked([(6, [1, 2]), (7, row)], 2, {1}, "x"))
 
 
 def test_null_is_read_only_where_a_value_may_be_missing() -> None:
-    check_row([1, None], 2, {1}, "x", 7)
+    rows = [(7, [1, None]), (8, [1, 2]), (9, [3, None])]
+    assert list(checked(rows, 2, {1}, "x")) == rows
 
 
 def test_a_row_is_written_without_spaces() -> None:
@@ -72,12 +73,8 @@ def test_a_row_of_another_spelling_is_refused_with_its_line_wherever_it_stands(
 ) -> None:
     data = encode({}, [[1]] * before) + bad + b"\n"
 
-    def read() -> None:
-        for line, row in decode(data, "x")[1]:
-            check_row(row, 1, set(), "x", line)
-
     with pytest.raises(InputError, match=f"x:{before + 2}"):
-        read()
+        list(checked(decode(data, "x")[1], 1, set(), "x"))
 
 
 def test_more_rows_than_are_read_are_refused_before_they_are(

@@ -928,7 +928,7 @@ def test_faster_requests_under_the_same_claims_are_refused(tmp_path: Path) -> No
         (6, "decoded"),
         (7, "check_journal"),
         (8, "read_trials"),
-        (10, "derive"),
+        (10, "recomputed"),
         (9, "check_requests"),
     ],
 )
@@ -981,7 +981,7 @@ def test_what_is_implausible_is_never_computed_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Trials that share their time share samples too: 2,000 of them would be read 2,000 times.
-    monkeypatch.setattr(verify, "derive", lambda *_: pytest.fail("was computed with"))
+    monkeypatch.setattr(verify, "recomputed", lambda *_, **__: pytest.fail("was computed with"))
     edit = altered("trial_end", 1, epoch_ns=10**12)
     refused(RunBuilder(edit_journal=edit).write(tmp_path), 9, "trial 2")
 

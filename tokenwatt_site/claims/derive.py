@@ -7,8 +7,9 @@ another language come to the same numbers.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from tokenwatt_site.claims.accuracy import accuracy_claims
+from tokenwatt_site.claims.accuracy import AccuracyFound, accuracy_claims
 from tokenwatt_site.claims.bandwidth import bandwidth_claims
 from tokenwatt_site.claims.caveats import (
     caveats,
@@ -16,8 +17,9 @@ from tokenwatt_site.claims.caveats import (
     contradictions,
     of_long_run,
 )
-from tokenwatt_site.claims.energy import energy_claims, idle_of, trial_energy
-from tokenwatt_site.claims.long_run import difference, long_run_claims
+from tokenwatt_site.claims.energy import EnergyClaims, energy_claims, idle_of, trial_energy
+from tokenwatt_site.claims.long_run import LongRunClaims, difference, long_run_claims
+from tokenwatt_site.claims.modelled import BandwidthClaims
 from tokenwatt_site.claims.pooled import absent, pooled
 from tokenwatt_site.claims.power_caveats import host_caveats, power_caveats
 from tokenwatt_site.energy.idle import Idle
@@ -30,10 +32,10 @@ from tokenwatt_site.goodput import (
     carries,
     defined,
     fewest,
-    meets_all,
     order_statistic,
     quantile,
     sorted_values,
+    within_all,
 )
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.run import (
@@ -49,7 +51,7 @@ from tokenwatt_site.trials import Evidence, Trial, read_trials, tokens_in_window
 from tokenwatt_site.validity import highest_rate_urps, lag_ns, stamp_ns, verdict
 from tokenwatt_site.windows import windows_of
 
-__all__ = ["Evidence", "derive"]
+__all__ = ["Data", "Evidence", "derive", "derive_data"]
 
 
 def derive(spec: Spec, evidence: Evidence) -> Claims:
@@ -59,46 +61,112 @@ def derive(spec: Spec, evidence: Evidence) -> Claims:
         InputError: the evidence does not belong to this spec or contradicts itself.
         SpecError: the workload of the spec is not one that the generator can draw.
     """
-    trials = read_trials(spec, evidence)
+    data = derive_data(spec, evidence)
+    return data.claims(data.replay())
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """All that follows from the evidence without a replay of the engine model.
+
+    Attributes:
+        spec: what was asked for.
+        evidence: what it follows from.
+        trials: those of the journal, with their requests.
+        trial_claims: one for each.
+        repeats: what each came to.
+        tops: of each repeat that has one the trial at its highest passing rate.
+        metrics: all but those of the long run.
+        energy: of the windows of `tops`.
+        traffic: likewise.
+        answers: scores, gate, and what load does to answers.
+    """
+
+    spec: Spec
+    evidence: Evidence
+    trials: Sequence[Trial]
+    trial_claims: tuple[TrialClaim, ...]
+    repeats: tuple[RepeatClaim, ...]
+    tops: tuple[Trial, ...]
+    metrics: tuple[MetricClaim, ...]
+    energy: EnergyClaims
+    traffic: BandwidthClaims
+    answers: AccuracyFound
+
+    def replay(self) -> LongRunClaims:
+        """Replay the engine model: seconds, where all else takes a part of one.
+
+        Raises:
+            InputError: the fit does not show what it states.
+        """
+        return long_run_claims(self.spec, self.evidence, self.trials, self.repeats, self.tops)
+
+    def claims(self, replayed: LongRunClaims) -> Claims:
+        """Return the claims of a run whose long run is `replayed`."""
+        spec, evidence, trials, repeats = self.spec, self.evidence, self.trials, self.repeats
+        metrics = (*replayed.metrics, *self.metrics)
+        return Claims(
+            slo_met=bool(self.tops) and all(r.highest_pass_urps is not None for r in repeats),
+            trials=self.trial_claims,
+            repeats=repeats,
+            metrics=metrics,
+            distributions=_distributions(self.tops),
+            boards=self.energy.boards,
+            outcomes=(*self.energy.outcomes, *self.traffic.outcomes),
+            accuracy=self.answers.accuracy,
+            gate=self.answers.gate,
+            under_load=self.answers.under_load,
+            long_run=replayed.claim.model_copy(update={"difference": difference(metrics)}),
+            not_covered=(
+                *caveats(spec, repeats, metrics),
+                *of_long_run(spec, windows_of(spec, evidence.trace), replayed.claim, repeats),
+                *contradictions(trials, self.trial_claims),
+                *self.traffic.not_covered,
+                *circumstances(spec, evidence.journal, trials, evidence.trace),
+                *power_caveats(spec, evidence, self.energy.energies),
+                *host_caveats(evidence),
+                *self.answers.not_covered,
+            ),
+        )
+
+
+def derive_data(spec: Spec, evidence: Evidence, trials: Sequence[Trial] | None = None) -> Data:
+    """Make every number that takes no replay.
+
+    Args:
+        spec: what was asked for.
+        evidence: what there is.
+        trials: what `read_trials` returns for both, where it is known already.
+
+    Raises:
+        InputError, SpecError: as of `derive`.
+    """
+    trials = read_trials(spec, evidence) if trials is None else trials
     idles = idle_of(spec, evidence)
     claimed = tuple(_trial_claim(spec, evidence, trial, idles) for trial in trials)
     repeats, tops = _repeats(spec, trials, claimed)
     energy = energy_claims(spec, evidence, tops)
     traffic = bandwidth_claims(spec, evidence, tops, energy.energies)
     answers = accuracy_claims(spec, evidence)
-    replayed = long_run_claims(spec, evidence, trials, repeats, tops)
-    metrics = (
-        *replayed.metrics,
-        *_rates(spec, trials, repeats, tops),
-        *_latencies(spec, tops),
-        *_shares(spec, tops),
-        *_cached(spec, tops),
-        *energy.metrics,
-        *traffic.metrics,
-        *answers.metrics,
-    )
-    return Claims(
-        slo_met=bool(tops) and all(r.highest_pass_urps is not None for r in repeats),
-        trials=claimed,
+    return Data(
+        spec=spec,
+        evidence=evidence,
+        trials=trials,
+        trial_claims=claimed,
         repeats=repeats,
-        metrics=metrics,
-        distributions=_distributions(tops),
-        boards=energy.boards,
-        outcomes=(*energy.outcomes, *traffic.outcomes),
-        accuracy=answers.accuracy,
-        gate=answers.gate,
-        under_load=answers.under_load,
-        long_run=replayed.claim.model_copy(update={"difference": difference(metrics)}),
-        not_covered=(
-            *caveats(spec, repeats, metrics),
-            *of_long_run(spec, windows_of(spec, evidence.trace), replayed.claim, repeats),
-            *contradictions(trials, claimed),
-            *traffic.not_covered,
-            *circumstances(spec, evidence.journal, trials, evidence.trace),
-            *power_caveats(spec, evidence, energy.energies),
-            *host_caveats(evidence),
-            *answers.not_covered,
+        tops=tops,
+        metrics=(
+            *_rates(spec, trials, repeats, tops),
+            *_latencies(spec, tops),
+            *_shares(spec, tops),
+            *_cached(spec, tops),
+            *energy.metrics,
+            *traffic.metrics,
+            *answers.metrics,
         ),
+        energy=energy,
+        traffic=traffic,
+        answers=answers,
     )
 
 
@@ -298,7 +366,7 @@ def _cached(spec: Spec, tops: Sequence[Trial]) -> tuple[MetricClaim, ...]:
 
 
 def _within_all(spec: Spec, trial: Trial) -> int:
-    return sum(meets_all(spec.setup.slo, r) for r in trial.scored)
+    return len(within_all(spec.setup.slo, trial.scored))
 
 
 def _distributions(tops: Sequence[Trial]) -> tuple[Distribution, ...]:

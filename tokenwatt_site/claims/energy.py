@@ -23,7 +23,7 @@ from tokenwatt_site.energy.window import (
     window_energy,
 )
 from tokenwatt_site.evidence.power import PowerLog
-from tokenwatt_site.goodput import meets_all
+from tokenwatt_site.goodput import within_all
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.run import BoardClaim, MetricClaim, Outcome
 from tokenwatt_site.spec import PowerScope, PowerSensor, Spec
@@ -169,7 +169,7 @@ def _per_token(
         window, records = trial.window_ns, trial.records
         tokens.append(tokens_in_window(records, *window))
         any_tokens.append(tokens[-1] + prompt_tokens_in_window(records, *window))
-        within = [r for r in records if meets_all(spec.setup.slo, r)]
+        within = within_all(spec.setup.slo, records)
         slo_tokens.append(tokens_in_window(within, *window))
     return (
         pooled("tokens_per_joule", [n / j for n, j in zip(tokens, joules, strict=True)]),

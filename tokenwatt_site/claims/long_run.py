@@ -26,10 +26,12 @@ from tokenwatt_site.engine_model.long_run import (
     outlook,
 )
 from tokenwatt_site.engine_model.model import EngineModel, Family, Prices
-from tokenwatt_site.errors import InputError
+from tokenwatt_site.errors import InputError, Problem
 from tokenwatt_site.evidence.records import RequestRecord, Status
 from tokenwatt_site.goodput import tpot_ns, ttft_ns
 from tokenwatt_site.run import (
+    LONG_RUN_METRICS,
+    Claims,
     LongRunClaim,
     MetricClaim,
     MissShare,
@@ -47,8 +49,6 @@ MAX_DRIFT = 0.03
 NEAR = (0.8, 1.25)
 """Of a repeat's boundary: trials beyond tell how a model fits other loads, not how time passes."""
 
-KEYS = ("long_run_goodput", "long_run_rate")
-
 
 @dataclass(frozen=True, slots=True)
 class LongRunClaims:
@@ -56,6 +56,25 @@ class LongRunClaims:
 
     claim: LongRunClaim
     metrics: tuple[MetricClaim, ...]
+
+    @classmethod
+    def told_by(cls, claims: Claims) -> LongRunClaims:
+        """Return what claims say of it, as it stands there: nothing is replayed.
+
+        Raises:
+            InputError: they lack one of its metrics, or have one twice.
+        """
+        metrics = tuple(m for m in claims.metrics if m.key in LONG_RUN_METRICS)
+        if (found := tuple(metric.key for metric in metrics)) != LONG_RUN_METRICS:
+            raise InputError(
+                Problem(
+                    "are not those of the long run",
+                    field="claims.metrics",
+                    found=", ".join(found)[:200] or "none",
+                    expected=", ".join(LONG_RUN_METRICS),
+                )
+            )
+        return cls(claims.long_run, metrics)
 
 
 def long_run_claims(
@@ -86,7 +105,7 @@ def long_run_claims(
     replayed = [_replayed(found.model, t, own) for t, own in zip(trials, loads, strict=True)]
     claim = _judged(spec, found, replayed, repeats)
     if claim.outcome != "accepted":
-        return LongRunClaims(claim, tuple(absent(key, f"refused: {claim.text}") for key in KEYS))
+        return LongRunClaims(claim, _absent(f"refused: {claim.text}"))
     rates = [r.corrected_urps / 1e6 for r in found.repeats]
     mean = mean_output_tokens(load)
     outputs = [
@@ -120,7 +139,11 @@ def difference(claims: Sequence[MetricClaim]) -> str | None:
 
 def _without(outcome: str, reason: str) -> LongRunClaims:
     claim = LongRunClaim(outcome="none" if outcome == "none" else "refused", text=reason)
-    return LongRunClaims(claim, tuple(absent(key, reason) for key in KEYS))
+    return LongRunClaims(claim, _absent(reason))
+
+
+def _absent(reason: str) -> tuple[MetricClaim, ...]:
+    return tuple(absent(key, reason) for key in LONG_RUN_METRICS)
 
 
 def _loads(trials: Sequence[Trial]) -> list[Load]:

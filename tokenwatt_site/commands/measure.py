@@ -36,6 +36,7 @@ from tokenwatt_site.journal import Entry
 from tokenwatt_site.journal import parse as parse_journal
 from tokenwatt_site.measure.session import Events, kept, measure
 from tokenwatt_site.measure.tokenizer import prompts_by_file
+from tokenwatt_site.measure.workfolder import SPEC_FILE
 from tokenwatt_site.model_shape.document import ModelDocument, decode_model
 from tokenwatt_site.model_shape.folder import read_model
 from tokenwatt_site.run import Run
@@ -281,6 +282,9 @@ def resumed_spec(folder: Path) -> Spec:
     path = folder / "journal.jsonl"
     if not path.is_file():
         raise UsageError(Problem("holds no measurement", file=str(folder)))
+    given = folder / SPEC_FILE
+    if given.is_file():  # the journal has what is published of it
+        return parse_spec(load_json(read_file(given), source=str(given)), source=str(given))
     first = read_file(path, limit=MAX_JOURNAL_BYTES).split(b"\n", 1)[0]
     value = load_json(first, source=str(path))
     try:

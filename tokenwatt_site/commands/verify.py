@@ -11,22 +11,32 @@ from tokenwatt_site.run import ClaimsOnlyRecord
 from tokenwatt_site.trust.commitment import MAX_COMMITMENT_BYTES, Committed, is_commitment
 from tokenwatt_site.trust.commitment import parse as parse_commitment
 from tokenwatt_site.trust.keyring import Keyring
+from tokenwatt_site.trust.recomputation import Level
 from tokenwatt_site.trust.verify import ValidatedRun, load_claims_only, verify_run
 
 KEYS_FOLDER = Path("site_src/keys")
 
 
-def verify(path: Path, keys: Path = KEYS_FOLDER) -> ValidatedRun:
+def verify(path: Path, keys: Path = KEYS_FOLDER, level: Level = "model") -> ValidatedRun:
     """Run all checks of `trust.verify` on one file; its evidence lies beside it.
 
     Args:
         path: the run file.
         keys: folder of registered keys; absent means that no key is known.
+        level: how deep to recompute; "data" leaves out the replay of the engine model.
 
     Raises:
         VerificationError: with the number of the check that failed.
     """
-    return verify_run(path, root=path.parent, keyring=Keyring.load(keys))
+    return verify_run(path, root=path.parent, keyring=Keyring.load(keys), level=level)
+
+
+def numbers(run: ValidatedRun) -> str:
+    """Say how many numbers were recomputed, and how many only a replay would make."""
+    told = f"{run.numbers} numbers recomputed"
+    if left := run.claims.numbers - run.numbers:
+        told += f", {left} of the engine model's replay taken as they are"
+    return told
 
 
 def stated(run: ValidatedRun) -> list[str]:

@@ -221,7 +221,25 @@ def expect(found: JsonValue, expected: JsonValue, source: str) -> None:
         )
 
 
-def check_row(row: JsonValue, width: int, nullable: set[int], source: str, line: int) -> None:
+def checked(
+    rows: Iterable[tuple[int, JsonValue]], width: int, nullable: set[int], source: str
+) -> Iterator[tuple[int, list[Any]]]:
+    """Yield rows, each an array of so many integers, or null in the columns that may be.
+
+    Raises:
+        InputError: the first row that is none, and the column where there is one.
+    """
+    # Of a hundred thousand rows there are a few kinds: each is looked at once.
+    known: set[tuple[type, ...]] = set()
+    for line, row in rows:
+        kinds = tuple(map(type, row)) if isinstance(row, list) else ()
+        if kinds not in known:
+            _check_row(row, width, nullable, source, line)
+            known.add(kinds)
+        yield line, row
+
+
+def _check_row(row: JsonValue, width: int, nullable: set[int], source: str, line: int) -> None:
     if not isinstance(row, list) or len(row) != width:
         raise InputError(Problem(f"is no array of {width} values", file=source, line=line))
     for column, value in enumerate(row):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from tokenwatt_site.evidence.columns import (
-    check_row,
+    checked,
     decode,
     encode,
     expect,
@@ -102,8 +102,7 @@ def decode_engine(data: bytes, *, source: str) -> EngineLog:
     expect(list(header.columns), list(_COLUMNS), source)
     samples = []
     previous = 0
-    for line, row in rows:
-        check_row(row, len(_COLUMNS), _NULLABLE, source, line)
+    for _, row in checked(rows, len(_COLUMNS), _NULLABLE, source):
         previous += row[0]
         samples.append(EngineSample(previous, *row[1:]))
     return EngineLog({str(key): name for key, name in header.names.items()}, tuple(samples))

@@ -8,7 +8,7 @@ from enum import IntEnum
 
 from tokenwatt_site.canonical import JsonValue, canonical_bytes
 from tokenwatt_site.errors import InputError, Problem
-from tokenwatt_site.evidence.columns import check_row, decode, expect, line_of, require_format
+from tokenwatt_site.evidence.columns import checked, decode, expect, line_of, require_format
 
 # History of the format. 1: first. 2: when a connection was dialled for and ready.
 REQUESTS_FORMAT = "tokenwatt/requests/2"
@@ -149,8 +149,7 @@ def decode_requests(data: bytes, *, source: str) -> tuple[RequestRecord, ...]:
     records = []
     trial, previous = None, 0
     nullable = {4, 5, 6, 7, 8, 11, 12, 14, 15}
-    for line, row in rows:
-        check_row(row, len(_REQUEST_COLUMNS), nullable, source, line)
+    for line, row in checked(rows, len(_REQUEST_COLUMNS), nullable, source):
         if (row[0], row[1]) != trial:
             trial, previous = (row[0], row[1]), 0
         due = previous + row[3]

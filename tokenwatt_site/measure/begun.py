@@ -78,9 +78,10 @@ def begin(
         opening = _opening(spec, gpus, reference, publisher_nonce, say)
         if reference is not None:
             work.keep_reference(reference.log)
+        work.keep_spec(spec)
         journal.append("open", **opening)
     opening = journal.lines[0].data
-    if opening.get("spec") != spec.to_json():
+    if opening.get("spec") != spec.published().to_json():
         raise EnvironmentProblem(
             Problem(
                 "holds the measurement of another spec",
@@ -127,7 +128,7 @@ def _opening(
             say(f"{instrument.sensor} is not read: {reason}")
     return {
         "configuration": spec.configuration_id,
-        "spec": spec.to_json(),
+        "spec": spec.published().to_json(),
         "workload": spec.setup.workload.hash,
         "seed_rule": seed_rule(publisher_nonce),
         "nonce": secrets.token_hex(32),

@@ -11,6 +11,7 @@ model is fitted to all trials.
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
@@ -64,6 +65,7 @@ from tokenwatt_site.measure.searching import (
     target_of,
 )
 from tokenwatt_site.measure.selftest import self_test
+from tokenwatt_site.measure.surroundings import surroundings
 from tokenwatt_site.measure.tokenizer import prompts_for
 from tokenwatt_site.measure.trial import Progress
 from tokenwatt_site.measure.warmup import warm_up
@@ -128,7 +130,7 @@ def measure(
     """
     budget = Budget(budget_s)
     authorisation(spec.endpoint.api_key_variable)
-    with WorkFolder(folder, utc_now) as work:
+    with WorkFolder(folder, utc_now, surroundings(spec, os.environ)) as work:
         if trace is not None:
             work.keep_trace(trace)
         if model is not None:

@@ -72,7 +72,7 @@ def _facts(configuration: Configuration, exclusions: Sequence[Exclusion]) -> Ite
         f"{text.counted(len(run.evidence), 'file')}, {size:,} bytes uncompressed, beside the run.",
         "Anyone can look. Not that the records are complete.",
     )
-    total = head.claims.numbers
+    total = head.numbers
     yield Fact(
         "recomputed",
         "yes",
@@ -82,6 +82,7 @@ def _facts(configuration: Configuration, exclusions: Sequence[Exclusion]) -> Ite
         f" built, and came out equal.{_recomputed_by(head.standing)}",
         "The numbers follow from the evidence. Not that the evidence is true.",
     )
+    yield _replayed(head)
     yield Fact(
         "mode",
         "yes" if mode == "full" else "warn",
@@ -284,6 +285,38 @@ def _reproduced(configuration: Configuration) -> Fact:
         "Not reproduced",
         "Nobody else has published a run of this configuration.",
         "Files cannot expose a consistent fabrication; only a rerun by others can.",
+    )
+
+
+def _replayed(head: ValidatedRun) -> Fact:
+    """Return the second level of recomputation: whether the engine model was replayed."""
+    if head.evidence.model_fit is None:
+        return Fact(
+            "replayed",
+            "no",
+            "unranked",
+            "No engine model",
+            "No model of the engine was fitted, so nothing was replayed over the long run.",
+            "What the engine keeps in the long run.",
+        )
+    total = head.claims.replayed_numbers
+    if head.level == "data":
+        return Fact(
+            "replayed",
+            "warn",
+            "warn",
+            "Engine model not replayed",
+            f"{total:,} numbers of the long run stand here as the file has them.",
+            "Whether the engine model comes to them.",
+        )
+    return Fact(
+        "replayed",
+        "yes",
+        "recomputed",
+        "Engine model replayed",
+        f"{total:,} of the numbers are of the long run: the fitted engine model was replayed by"
+        " this version of the builder, over the same files, and came to them.",
+        "That the engine does what the model does; trials that it was not fitted to tell how near.",
     )
 
 

@@ -34,6 +34,7 @@ class Links:
 
     `runs` maps a run id to the URL of the folder that holds its `run.json` and its evidence.
     `address` is the page's own on the web, where the site says what that is.
+    `verify` is the page on which a run is checked, and `assets` the folder of its scripts.
     """
 
     home: str | None
@@ -41,6 +42,8 @@ class Links:
     method: str | None
     runs: dict[str, str]
     address: str | None = None
+    verify: str | None = None
+    assets: str | None = None
 
 
 NO_LINKS = Links(home=None, glossary=None, method=None, runs={})

@@ -26,6 +26,7 @@ from tokenwatt_site.pages import (
     setup,
     statements,
     text,
+    verification,
 )
 from tokenwatt_site.pages.factors import NO_FACTORS, Factors
 from tokenwatt_site.pages.page import Links, Page, render_template
@@ -92,6 +93,7 @@ def render(configuration: Configuration, links: Links, named: Factors = NO_FACTO
         notices=tuple(_notices(head, exclusions)),
         key_figures=tuple(numbers.key_figures(configuration)),
         facts=facts.facts(configuration, exclusions),
+        check=verification.control(links.assets, head.run_id, folder),
         bars=bars,
         details=details,
         accuracy=answered,

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from tokenwatt_site.canonical import JsonValue
+from pydantic import ValidationError
+
+from tokenwatt_site.canonical import JsonValue, canonical_bytes
 from tokenwatt_site.energy.idle import IdleSpan
 from tokenwatt_site.errors import InputError, Problem
 from tokenwatt_site.journal import Entry
 from tokenwatt_site.prompts import PUBLISHER_NONCE, Ids, prompts_of, seed_rule
-from tokenwatt_site.run import Run
+from tokenwatt_site.read_back import check_rows
+from tokenwatt_site.run import ReadBack, Run
 from tokenwatt_site.trials import Told, band_of
 from tokenwatt_site.trust.difference import expect_equal
 from tokenwatt_site.windows import Windows
@@ -56,6 +59,7 @@ def check_journal(run: Run, journal: Sequence[Entry], windows: Windows) -> None:
     _check_prompts(run, journal)
     _check_realisations(journal, windows)
     _check_conditions(run, journal)
+    _check_read_back(run, journal)
 
 
 def _check_opening(run: Run, journal: Sequence[Entry]) -> None:
@@ -262,3 +266,20 @@ def _check_conditions(run: Run, journal: Sequence[Entry]) -> None:
     expect_equal(
         "conditions.self_test", run_says["self_test"], journal_tells.self_test.to_json(), what
     )
+
+
+def _check_read_back(run: Run, journal: Sequence[Entry]) -> None:
+    """Check what every launch says was observed against what the spec declares."""
+    for line in journal:
+        if line.event == "launch" and (told := line.data.get("read_back")) is not None:
+            field = f"journal line {line.seq}.read_back"
+            check_rows(run.spec, _rows(told, field), field)
+
+
+def _rows(told: JsonValue, field: str) -> list[ReadBack]:
+    try:
+        return [ReadBack.model_validate_json(canonical_bytes(row)) for row in told]
+    except (ValidationError, TypeError) as error:
+        raise InputError(
+            Problem("is no list of what was declared and observed", field=field)
+        ) from error

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field
 
-from tokenwatt_site.schema import Line, Model, Sha256, no_secret
+from tokenwatt_site.schema import Line, Model, Sha256, publishable
 from tokenwatt_site.statistics import Reproduction
 from tokenwatt_site.trust.registration import Moment
 
@@ -22,7 +22,7 @@ HttpsUrl = Annotated[
         max_length=1000,
         pattern=r"^https://[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?(/[A-Za-z0-9_.~:/?#@!$&'()*+,;=%-]*)?$",
     ),
-    AfterValidator(no_secret),
+    AfterValidator(publishable),
 ]
 """A link that a page may carry: https, to a host in ASCII, with nothing before it."""
 

@@ -6,7 +6,7 @@
     be indented.
  4. The signature: exactly one, by the key it carries, over those bytes and our payload type.
  5. The schema, the configuration id, the workload's hash: each recomputed. The plan is of a size
-    that is drawn.
+    that is drawn. No text looks like a secret or a path in somebody's home, nor does one of 6 or 7.
  6. Evidence: each piece has the digest, size and line count that were signed, and decodes, each
     role is there once, and none that the spec does not ask for. A trace is there where the setup
     plays one, is the one that the workload's hash names, and its parts stand for the whole of it.
@@ -20,6 +20,7 @@
     told is what its prompts were drawn from, which is what the spec asks with; a span without load
     is before or after a launch's trials; of each instrument that the spec asks for is told whether
     it could be read; and what the run says of engine, stamps, read-back and that test stands there.
+    What engine and driver said of themselves at each launch is what the spec declares.
     Answers were asked for after their repeat, sitting by sitting; where it says to the end, every
     question of the gate has one; a complete run asked so in each repeat that its spec says. The
     reference has the answers that the first line names, or there is none.
@@ -28,12 +29,14 @@
     of a repeat, and of the rows that the nonce draws.
  9. Plausibility: no request that ends before it starts or is called complete and is not; no trial
     that begins before the one before it ended; power from the source and all the boards that are
-    named, in order of time and within what can be read; other readings only of instruments that the
-    spec asks for; no span without load that overlaps a trial; no engine's counter that runs
-    backwards in one launch; dates that are those of the journal.
-10. Recomputation: `claims.derive` comes to the file's numbers, |a - b| <= 5e-7 max(|a|, |b|). It
-    replays the engine model, whose fits are of the repeats that have a boundary and show each
-    boundary that they state; a replay that asks for more steps than it is given is refused.
+    named, in order of time, within what can be read, and none a second time; other readings only of
+    instruments that the spec asks for; no span without load that overlaps a trial; no engine's
+    counter that runs backwards in one launch; dates that are those of the journal.
+10. Recomputation: `claims.derive` comes to the file's numbers, |a - b| <= 5e-7 max(|a|, |b|), on
+    two levels. Data: all of them but those of the engine model's replay, which are taken as the
+    file has them. Model: those too. The replay is of fits that are of the repeats that have a
+    boundary, and that show each boundary that they state; one that asks for more steps than it is
+    given is refused.
 
 Each refusal is a VerificationError that carries the number, also where what was signed makes our
 own code fail. Not checked, because no file can show it: that the measurement took place. Whoever
@@ -60,7 +63,6 @@ from tokenwatt_site.canonical import (
     read_file,
     sha256_hex,
 )
-from tokenwatt_site.claims.derive import Evidence, derive
 from tokenwatt_site.errors import InputError, Problem, TokenwattError, VerificationError
 from tokenwatt_site.evidence.store import fetch
 from tokenwatt_site.journal import head, parse
@@ -74,7 +76,7 @@ from tokenwatt_site.run import (
 )
 from tokenwatt_site.schema import validation_problems
 from tokenwatt_site.trace import parse as parse_trace
-from tokenwatt_site.trials import read_trials
+from tokenwatt_site.trials import Evidence, read_trials
 from tokenwatt_site.trust import commitment, signature, statement
 from tokenwatt_site.trust.accuracy import check_answers, check_asked, check_under_load
 from tokenwatt_site.trust.consistency import check_journal
@@ -82,7 +84,14 @@ from tokenwatt_site.trust.difference import expect_equal
 from tokenwatt_site.trust.instruments import check_engine, check_idle, check_power
 from tokenwatt_site.trust.keyring import Keyring, KeyState
 from tokenwatt_site.trust.plausibility import check_dates, check_epochs, check_requests
+from tokenwatt_site.trust.privacy import (
+    refuse_private,
+    refuse_private_evidence,
+    refuse_private_lines,
+)
 from tokenwatt_site.trust.promises import NOTHING, Found, Promised, weigh
+from tokenwatt_site.trust.recomputation import Level, recomputed
+from tokenwatt_site.trust.replays import Replays
 from tokenwatt_site.trust.roles import check_model, check_roles, decoded
 from tokenwatt_site.trust.standing import RunStanding, stand, untold
 from tokenwatt_site.validity import require_playable
@@ -99,14 +108,16 @@ class ValidatedRun:
     """A run that passed every check; made in this module alone.
 
     `claims` are the numbers recomputed here from the evidence (equal to the file's own), and
-    `run_id` is of the file's own bytes. `standing` is what its key and the statements about it
-    make of it, `promised` what its key committed to before.
+    `run_id` is of the file's own bytes. `level` says how many of them: on "data" those of the
+    engine model's replay are the file's own. `standing` is what its key and the statements about
+    it make of it, `promised` what its key committed to before.
     """
 
     path: Path
     run: Run
     run_id: str
     claims: Claims
+    level: Level
     evidence: Evidence
     keyid: str
     standing: RunStanding
@@ -127,6 +138,12 @@ class ValidatedRun:
         """The name under which the key is registered; None: it is not."""
         return self.standing.key.name
 
+    @property
+    def numbers(self) -> int:
+        """How many numbers were recomputed."""
+        left = self.claims.replayed_numbers if self.level == "data" else 0
+        return self.claims.numbers - left
+
 
 @dataclass(frozen=True, slots=True)
 class Tree:
@@ -137,7 +154,7 @@ class Tree:
     refused: tuple[tuple[Path, TokenwattError], ...]
 
 
-def verify_run(path: Path, *, root: Path, keyring: Keyring) -> ValidatedRun:
+def verify_run(path: Path, *, root: Path, keyring: Keyring, level: Level = "model") -> ValidatedRun:
     """Check a run file and the evidence beside it, and recompute its numbers.
 
     A key that is not registered is no fault: the result says "unknown". Nor is a file of
@@ -148,11 +165,12 @@ def verify_run(path: Path, *, root: Path, keyring: Keyring) -> ValidatedRun:
         path: the run file; its evidence is in `evidence/` beside it.
         root: the folder that the file must lie in.
         keyring: the registered keys.
+        level: "data" leaves out the replay of the engine model, which takes seconds.
 
     Raises:
         VerificationError: with the number of the first check that failed.
     """
-    (run,) = settle([_verified(path, _document(path, root), keyring)], keyring)
+    (run,) = settle([_verified(path, _document(path, root), keyring, level=level)], keyring)
     beside = commitment.path_beside(path)
     if not os.path.lexists(beside):
         return _promised([run], [], keyring)[0][0]
@@ -218,7 +236,7 @@ def load_claims_only(path: Path) -> ClaimsOnlyRecord:
     return _quoted(path, load_json(read_file(path), source=str(path)))
 
 
-def read_tree(runs_folder: Path, keyring: Keyring) -> Tree:
+def read_tree(runs_folder: Path, keyring: Keyring, replays: Replays | None = None) -> Tree:
     """Read every `*.json` under a folder; its place and name carry no meaning.
 
     Of several copies of a run one counts: one signed with a known key, else the first path. (Anyone
@@ -226,6 +244,11 @@ def read_tree(runs_folder: Path, keyring: Keyring) -> Tree:
     and commitments that are not valid, and statements that belong to no file, are refused; the run
     beside them stays. Symbolic links are refused, not followed. A folder that is not there is
     empty.
+
+    Args:
+        runs_folder: where they are.
+        keyring: the registered keys.
+        replays: engine models that were replayed by an earlier call; None replays all of them.
     """
     runs: list[ValidatedRun] = []
     quoted: list[tuple[Path, ClaimsOnlyRecord]] = []
@@ -241,7 +264,7 @@ def read_tree(runs_folder: Path, keyring: Keyring) -> Tree:
                 found.append(each)
                 refused += unread
             else:
-                runs.append(_verified(path, document, keyring))
+                runs.append(_verified(path, document, keyring, replays=replays))
         except TokenwattError as error:
             refused.append((path, error))
     runs, lies = _promised(settle(runs, keyring), found, keyring)
@@ -290,9 +313,11 @@ def _candidates(folder: Path) -> list[Path]:
 
 def _quoted(path: Path, document: JsonValue) -> ClaimsOnlyRecord:
     try:
-        return ClaimsOnlyRecord.model_validate_json(canonical_bytes(document))
+        record = ClaimsOnlyRecord.model_validate_json(canonical_bytes(document))
     except ValidationError as error:
         raise InputError(*validation_problems(error, source=str(path))) from error
+    refuse_private(document, file=str(path))
+    return record
 
 
 @contextmanager
@@ -343,7 +368,14 @@ def _document(path: Path, root: Path) -> JsonValue:
         return load_json(data, source=str(path))
 
 
-def _verified(path: Path, document: JsonValue, keyring: Keyring) -> ValidatedRun:
+def _verified(
+    path: Path,
+    document: JsonValue,
+    keyring: Keyring,
+    *,
+    level: Level = "model",
+    replays: Replays | None = None,
+) -> ValidatedRun:
     # (2) a run document
     with _check(2, path):
         _expect_run(document)
@@ -356,6 +388,7 @@ def _verified(path: Path, document: JsonValue, keyring: Keyring) -> ValidatedRun
         signature.check(body, signed)
     # (5) schema, configuration id, workload
     with _check(5, path):
+        refuse_private(document)
         run = _run(document, str(path))
     # (6) evidence
     with _check(6, path):
@@ -364,12 +397,14 @@ def _verified(path: Path, document: JsonValue, keyring: Keyring) -> ValidatedRun
         windows = windows_of(run.spec, trace)
         require_playable(run.spec, windows)
         evidence = decoded(raw, trace, str(path))
+        refuse_private_evidence(evidence)
         check_model(run.spec, evidence.model)
         check_answers(run.spec, evidence)
     # (7) the journal
     with _check(7, path):
         journal = parse(raw["journal"], f"{path}: journal")
         expect_equal("journal_head", run.journal_head, head(raw["journal"]))
+        refuse_private_lines(journal)
         check_journal(run, journal, windows)
         evidence = replace(evidence, journal=journal)
         told = check_asked(run, evidence)
@@ -387,13 +422,15 @@ def _verified(path: Path, document: JsonValue, keyring: Keyring) -> ValidatedRun
         check_engine(journal, trials, evidence.engine)
     # (10) recomputation
     with _check(10, path):
-        claims = _recomputed(run, evidence)
+        run_id = sha256_hex(body)
+        claims, level = recomputed(run, run_id, evidence, trials, level=level, replays=replays)
     standing = untold(run, signed.keyid, keyring=keyring, now=datetime.now(UTC))
     return ValidatedRun(
         path=path,
         run=run,
-        run_id=sha256_hex(body),
+        run_id=run_id,
         claims=claims,
+        level=level,
         evidence=evidence,
         keyid=signed.keyid,
         standing=standing,
@@ -458,10 +495,3 @@ def _fetched(folder: Path, run: Run) -> dict[str, bytes]:
             )
         )
     return {entry.role: fetch(folder, entry) for entry in run.evidence}
-
-
-def _recomputed(run: Run, evidence: Evidence) -> Claims:
-    claims = derive(run.spec, evidence)
-    what = "does not follow from the evidence"
-    expect_equal("claims", run.claims.to_json(), claims.to_json(), what)
-    return claims
