@@ -126,8 +126,7 @@ def _said(
     kind: Attestable, run: ValidatedRun, *, reason: str | None, by: str | None, url: str | None
 ) -> dict[str, JsonValue]:
     if kind == "recomputed":
-        numbers = run.claims.numbers
-        return {"level": "model", "numbers": numbers, "tool_version": __version__}
+        return {"level": run.level, "numbers": run.numbers, "tool_version": __version__}
     told = {"reason": reason, "by": by, "url": url}
     return {name: told[name] for name in sorted(_OPTIONS[kind])}
 
