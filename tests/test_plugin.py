@@ -53,8 +53,9 @@ def test_the_goodput_page_draws_the_benchmark_from_the_file_beside_it(site: Path
     page = (site / "goodput.html").read_text(encoding="utf-8")
     assert f"Measured on: {MACHINE}" in page
     assert 'href="data/goodput-bench.json"' in page
+    assert 'href="data/goodput-proof.json"' in page
     assert (site / "data" / "goodput-bench.json").is_file()
-    assert page.count('role="img"') == 4
+    assert page.count('role="img"') == 6
     assert "<!--tw:" not in page
 
 

@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urljoin
 
 from mkdocs.config import config_options as opt
 from mkdocs.config.base import Config
@@ -24,6 +25,8 @@ from tokenwatt_site.leaderboard import rank
 from tokenwatt_site.pages import (
     glossary,
     goodput_bench,
+    goodput_proof,
+    history,
     quoted,
     ranking,
     ranking_csv,
@@ -50,9 +53,14 @@ log = get_plugin_logger("tokenwatt")
 HOME = "index.md"
 GLOSSARY = "glossary.md"
 METHOD = "method.md"
-BENCH = "data/goodput-bench.json"
 STYLE = "assets/tokenwatt.css"
 SCRIPT = "assets/tokenwatt.js"
+SECTIONS = (
+    (goodput_bench.HOLE, "data/goodput-bench.json", goodput_bench.section),
+    (goodput_proof.HOLE, "data/goodput-proof.json", goodput_proof.section),
+)
+"""A hole in the prose, the data in the folder of the prose, and what makes a section of it."""
+
 SIMULATOR = "<!--tw:simulator-->"
 """Where the simulator stands in the prose of METHOD."""
 
@@ -83,7 +91,7 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
         self._theme = KnownScripts(())
         self._factors = NO_FACTORS
         self._cache = Path()
-        self._bench = Path()
+        self._docs = Path()
 
     def on_config(self, config: MkDocsConfig) -> MkDocsConfig:
         root = Path(config.config_file_path or ".").parent.absolute()
@@ -94,7 +102,7 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
         self._factors = _factors(self.config.energy)
         self._theme = KnownScripts.of(_templates(config.theme.dirs))
         self._cache = root / ".cache" / "tokenwatt"
-        self._bench = Path(config.docs_dir) / BENCH
+        self._docs = Path(config.docs_dir)
         config.extra_css.insert(0, STYLE)
         config.extra_javascript.insert(0, SCRIPT)
         config.watch.extend(str(p) for p in (self._runs, self._keys) if p.is_dir())
@@ -121,8 +129,8 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
         ours = self._pages.get(page.file.src_uri)
         if ours is not None:
             output = fill(output, ours.charts, self._draw)
-        elif goodput_bench.HOLE in output:
-            output = self._with_bench(output, page.file.url)
+        else:
+            output = self._with_sections(output, page.file.url)
         return self._finished(output, page.file.src_uri)
 
     def on_post_template(self, output_content: str, *, template_name: str, **_: Any) -> str:
@@ -138,13 +146,16 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
             script = f"var __index = {index.read_text(encoding='utf-8')}"
             index.with_suffix(".js").write_text(script, encoding="utf-8")
 
-    def _with_bench(self, output: str, url: str) -> str:
-        try:
-            shown = goodput_bench.section(self._bench, get_relative_url(BENCH, url))
-        except TokenwattError as error:
-            raise PluginError(_lines(error)) from error
-        filled = output.replace(goodput_bench.HOLE, shown.html, 1)
-        return fill(filled, shown.charts, self._draw)
+    def _with_sections(self, output: str, url: str) -> str:
+        for hole, name, section in SECTIONS:
+            if hole not in output:
+                continue
+            try:
+                shown = section(self._docs / name, get_relative_url(name, url))
+            except TokenwattError as error:
+                raise PluginError(_lines(error)) from error
+            output = fill(output.replace(hole, shown.html, 1), shown.charts, self._draw)
+        return output
 
     def _draw(self, chart: Chart) -> str:
         return draw(chart, self._cache)
@@ -272,6 +283,10 @@ class _Site:
             self._files.append(
                 File.generated(self._config, f"{folder}/{entry.path}", abs_src_path=source)
             )
+        if run.standing.told:
+            lines = b"".join(told.signed.line + b"\n" for told in run.standing.told)
+            uri = f"{folder}/{history.STATEMENTS_FILE}"
+            self._files.append(File.generated(self._config, uri, content=lines))
         return document
 
     def _add_quote(self, record: ClaimsOnlyRecord, path: Path, file: File, links: Links) -> None:
@@ -282,10 +297,12 @@ class _Site:
 
     def _links(self, file: File, home: File, words: File, runs: dict[str, File]) -> Links:
         method = self._files.get_file_from_path(METHOD)
+        base = self._config.site_url or ""
         return Links(
             home=get_relative_url(home.url, file.url),
             glossary=get_relative_url(words.url, file.url),
             method=get_relative_url(method.url, file.url) if method else None,
+            address=urljoin(base, file.url) if base.startswith("https://") else None,
             runs={
                 run_id: get_relative_url(document.url, file.url).removesuffix(f"/{report.RUN_FILE}")
                 for run_id, document in runs.items()

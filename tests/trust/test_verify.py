@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 import tokenwatt_site
 from tests.support.runs import (
+    NONCE,
     JournalPlan,
     RunBuilder,
     ToyEngine,
@@ -39,7 +40,7 @@ from tokenwatt_site.errors import InputError, VerificationError
 from tokenwatt_site.evidence.power import DramSpan
 from tokenwatt_site.evidence.records import RequestRecord, Status
 from tokenwatt_site.model_shape.document import ModelDocument
-from tokenwatt_site.prompts import Ids, Words, common_words
+from tokenwatt_site.prompts import PUBLISHED_SEED_RULE, Ids, Words, common_words, nonce_of
 from tokenwatt_site.run import RUN_SCHEMA, signed_bytes
 from tokenwatt_site.spec import Spec
 from tokenwatt_site.trust import consistency, verify
@@ -554,6 +555,16 @@ LYING_JOURNALS: dict[str, Callable[[JournalPlan], JournalPlan]] = {
     "b19 a nonce that is no hex": altered("open", nonce="0g" * 32),
     "b19 a nonce with a line end": altered("open", nonce="00" * 32 + "\n"),
     "b19 another seed rule": altered("open", seed_rule="random"),
+    "b19 the seed rule of two nonces, with one": altered("open", seed_rule=PUBLISHED_SEED_RULE),
+    "t4 a publisher's nonce that the seed rule leaves out": altered(
+        "open", publisher_nonce="ab" * 16
+    ),
+    "t4 a publisher's nonce that is none": altered(
+        "open", seed_rule=PUBLISHED_SEED_RULE, publisher_nonce="ab" * 15
+    ),
+    "t4 a publisher's nonce of nothing": altered(
+        "open", seed_rule=PUBLISHED_SEED_RULE, publisher_nonce=""
+    ),
     "an end dropped": lambda plan: without(plan, "trial_end"),
     "a start dropped": lambda plan: without(plan, "trial_start"),
     "the last end dropped": lambda plan: without(plan, "trial_end", -1),
@@ -590,6 +601,16 @@ def test_a_journal_that_does_not_fit_its_run_is_refused(
     tmp_path: Path, change: Callable[[JournalPlan], JournalPlan]
 ) -> None:
     refused(RunBuilder(edit_journal=change).write(tmp_path), 7, "journal")
+
+
+def test_t4_a_run_that_draws_from_a_publisher_s_nonce_too_verifies(tmp_path: Path) -> None:
+    class Given(RunBuilder):
+        def journal_plan(self) -> JournalPlan:
+            told = {"seed_rule": PUBLISHED_SEED_RULE, "publisher_nonce": "ab" * 32}
+            return altered("open", **told)(super().journal_plan())
+
+    journal = check(Given().write(tmp_path)).evidence.journal
+    assert nonce_of(journal[0]) == NONCE + "ab" * 32
 
 
 def test_another_journal_head_than_signed_is_refused(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tokenwatt_site.canonical import load_json, read_file
 from tokenwatt_site.errors import InputError
+from tokenwatt_site.pages import statements
 from tokenwatt_site.run import ClaimsOnlyRecord
 from tokenwatt_site.trust.keyring import Keyring
 from tokenwatt_site.trust.verify import ValidatedRun, load_claims_only, verify_run
@@ -24,6 +25,19 @@ def verify(path: Path, keys: Path = KEYS_FOLDER) -> ValidatedRun:
         VerificationError: with the number of the check that failed.
     """
     return verify_run(path, root=path.parent, keyring=Keyring.load(keys))
+
+
+def stated(run: ValidatedRun) -> list[str]:
+    """Return a line for each statement about a run, and whether it counts.
+
+    That of a reproduction cannot without the other run, so it does not.
+    """
+    return [
+        f"{statements.minute(told)} {told.signed.kind} by {statements.signer(told)}:"
+        f" {statements.says(told)}"
+        + (f" (changes nothing: {told.why_not})" if told.why_not else "")
+        for told in run.standing.told
+    ]
 
 
 def quoted(path: Path) -> ClaimsOnlyRecord | None:

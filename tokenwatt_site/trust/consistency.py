@@ -11,7 +11,7 @@ from tokenwatt_site.canonical import JsonValue, canonical_bytes
 from tokenwatt_site.energy.idle import IdleSpan
 from tokenwatt_site.errors import InputError, Problem
 from tokenwatt_site.journal import Entry
-from tokenwatt_site.prompts import SEED_RULE, Ids, prompts_of
+from tokenwatt_site.prompts import PUBLISHER_NONCE, Ids, prompts_of, seed_rule
 from tokenwatt_site.read_back import check_rows
 from tokenwatt_site.run import ReadBack, Run
 from tokenwatt_site.trials import Told, band_of
@@ -69,7 +69,7 @@ def _check_opening(run: Run, journal: Sequence[Entry]) -> None:
     for key, expected in (
         ("configuration", run.configuration),
         ("spec", run.spec.to_json()),
-        ("seed_rule", SEED_RULE),
+        ("seed_rule", seed_rule(opening.get("publisher_nonce"))),
     ):
         what = f"was opened with another {key.replace('_', ' ')}"
         expect_equal(f"journal line 0.{key}", opening.get(key), expected, what)
@@ -77,14 +77,20 @@ def _check_opening(run: Run, journal: Sequence[Entry]) -> None:
     if (told := opening.get("instruments")) is not None or asked:
         told = [item.get("sensor") for item in told or () if isinstance(item, dict)]
         expect_equal("journal line 0.instruments", told, asked, "are not those that the spec asks")
-    nonce = opening.get("nonce")
-    if not isinstance(nonce, str) or not _NONCE.fullmatch(nonce):
+    _check_nonce("nonce", opening.get("nonce"), _NONCE, "64 hexadecimal digits")
+    if (given := opening.get("publisher_nonce")) is not None:
+        expected = "32 to 128 hexadecimal digits, two a byte"
+        _check_nonce("publisher_nonce", given, PUBLISHER_NONCE, expected)
+
+
+def _check_nonce(name: str, found: JsonValue, form: re.Pattern[str], expected: str) -> None:
+    if not isinstance(found, str) or not form.fullmatch(found):
         raise InputError(
             Problem(
                 "is no nonce",
-                field="journal line 0.nonce",
-                found=repr(nonce)[:80],
-                expected="64 hexadecimal digits",
+                field=f"journal line 0.{name}",
+                found=repr(found)[:80],
+                expected=expected,
             )
         )
 

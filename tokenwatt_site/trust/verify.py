@@ -44,12 +44,12 @@ makes up consistent evidence passes all ten.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import InitVar, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 from pydantic import ValidationError
 
@@ -76,12 +76,12 @@ from tokenwatt_site.run import (
 from tokenwatt_site.schema import validation_problems
 from tokenwatt_site.trace import parse as parse_trace
 from tokenwatt_site.trials import read_trials
-from tokenwatt_site.trust import signature
+from tokenwatt_site.trust import signature, statement
 from tokenwatt_site.trust.accuracy import check_answers, check_asked, check_under_load
 from tokenwatt_site.trust.consistency import check_journal
 from tokenwatt_site.trust.difference import expect_equal
 from tokenwatt_site.trust.instruments import check_engine, check_idle, check_power
-from tokenwatt_site.trust.keyring import Keyring
+from tokenwatt_site.trust.keyring import Keyring, KeyState
 from tokenwatt_site.trust.plausibility import check_dates, check_epochs, check_requests
 from tokenwatt_site.trust.privacy import (
     refuse_private,
@@ -89,10 +89,9 @@ from tokenwatt_site.trust.privacy import (
     refuse_private_lines,
 )
 from tokenwatt_site.trust.roles import check_model, check_roles, decoded
+from tokenwatt_site.trust.standing import RunStanding, stand, untold
 from tokenwatt_site.validity import require_playable
 from tokenwatt_site.windows import windows_of
-
-KeyState: TypeAlias = Literal["known", "unknown"]
 
 MAX_RUN_EVIDENCE_BYTES = 128 << 20
 """Of all evidence of one run together, uncompressed; 45,000 requests take about 4 MB."""
@@ -102,11 +101,11 @@ _MADE_HERE: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class ValidatedRun:
-    """A run that passed every check; made by `verify_run` and `read_tree` alone.
+    """A run that passed every check; made in this module alone.
 
     `claims` are the numbers recomputed here from the evidence (equal to the file's own), and
-    `run_id` is of the file's own bytes. `key_state` is "known" when the key is registered under
-    site_src/keys/, and `signer` its registered name.
+    `run_id` is of the file's own bytes. `standing` is what its key and the statements about it
+    make of it.
     """
 
     path: Path
@@ -115,13 +114,22 @@ class ValidatedRun:
     claims: Claims
     evidence: Evidence
     keyid: str
-    key_state: KeyState
-    signer: str | None
+    standing: RunStanding
     made_by: InitVar[object] = None
 
     def __post_init__(self, made_by: object) -> None:
         if made_by is not _MADE_HERE:
             raise TypeError("a ValidatedRun is made by trust.verify alone")
+
+    @property
+    def key_state(self) -> KeyState:
+        """How the key stands among the registered ones."""
+        return self.standing.key.state
+
+    @property
+    def signer(self) -> str | None:
+        """The name under which the key is registered; None: it is not."""
+        return self.standing.key.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +144,9 @@ class Tree:
 def verify_run(path: Path, *, root: Path, keyring: Keyring) -> ValidatedRun:
     """Check a run file and the evidence beside it, and recompute its numbers.
 
-    A key that is not registered is no fault: the result says "unknown".
+    A key that is not registered is no fault: the result says "unknown". Nor is a file of
+    statements that is not valid: `standing.unread` has it. Reproductions count only with the other
+    run in sight, as in `settle`.
 
     Args:
         path: the run file; its evidence is in `evidence/` beside it.
@@ -146,7 +156,29 @@ def verify_run(path: Path, *, root: Path, keyring: Keyring) -> ValidatedRun:
     Raises:
         VerificationError: with the number of the first check that failed.
     """
-    return _verified(path, _document(path, root), keyring)
+    return settle([_verified(path, _document(path, root), keyring)], keyring)[0]
+
+
+def settle(runs: Sequence[ValidatedRun], keyring: Keyring) -> tuple[ValidatedRun, ...]:
+    """Give each run the standing that the statements beside it make, with the others in sight.
+
+    Statements beside one copy of a run are about every copy, so that none is lost by copying.
+    """
+    now = datetime.now(UTC)
+    said = {
+        run_id: statement.gather([statement.path_beside(run.path) for run in copies], run_id)
+        for run_id, copies in _copies(runs).items()
+    }
+
+    def settled(among: Mapping[str, ValidatedRun]) -> Iterator[ValidatedRun]:
+        for run in runs:
+            statements, unread = said[run.run_id]
+            standing = stand(run, statements, among=among, keyring=keyring, now=now)
+            yield replace(run, standing=replace(standing, unread=unread), made_by=_MADE_HERE)
+
+    # A reproduction counts by how the other run stands, and no run stands otherwise for one.
+    alone = {run_id: copies[0] for run_id, copies in _copies(settled({})).items()}
+    return tuple(settled(alone))
 
 
 def load_claims_only(path: Path) -> ClaimsOnlyRecord:
@@ -162,8 +194,9 @@ def read_tree(runs_folder: Path, keyring: Keyring) -> Tree:
     """Read every `*.json` under a folder; its place and name carry no meaning.
 
     Of several copies of a run one counts: one signed with a known key, else the first path. (Anyone
-    can sign another's document again, and must not take its publisher's place by that.) Symbolic
-    links are refused, not followed. A folder that is not there is empty.
+    can sign another's document again, and must not take its publisher's place by that.) Statements
+    that are not valid, or belong to no file, are refused; the run beside them stays. Symbolic links
+    are refused, not followed. A folder that is not there is empty.
     """
     runs: list[ValidatedRun] = []
     quoted: list[tuple[Path, ClaimsOnlyRecord]] = []
@@ -177,8 +210,11 @@ def read_tree(runs_folder: Path, keyring: Keyring) -> Tree:
                 runs.append(_verified(path, document, keyring))
         except TokenwattError as error:
             refused.append((path, error))
+    runs = list(settle(runs, keyring))
+    refused += {path: (path, why) for run in runs for path, why in run.standing.unread}.values()
+    refused += statement.strays(runs_folder)
     chosen: dict[str, Path] = {}
-    for run in sorted(runs, key=lambda run: (run.key_state != "known", run.path)):
+    for run in sorted(runs, key=_precedence):
         chosen.setdefault(f"run {run.run_id}", run.path)
     for path, record in quoted:
         chosen.setdefault(f"record {record.id}", path)
@@ -195,6 +231,17 @@ def read_tree(runs_folder: Path, keyring: Keyring) -> Tree:
         tuple(item for item in quoted if item[0] in kept),
         tuple(sorted(refused, key=lambda item: item[0])),
     )
+
+
+def _precedence(run: ValidatedRun) -> tuple[bool, Path]:
+    return not run.standing.key.trusted, run.path
+
+
+def _copies(runs: Iterable[ValidatedRun]) -> dict[str, list[ValidatedRun]]:
+    found: dict[str, list[ValidatedRun]] = {}
+    for run in sorted(runs, key=_precedence):
+        found.setdefault(run.run_id, []).append(run)
+    return found
 
 
 def _candidates(folder: Path) -> list[Path]:
@@ -311,7 +358,7 @@ def _verified(path: Path, document: JsonValue, keyring: Keyring) -> ValidatedRun
     # (10) recomputation
     with _check(10, path):
         claims = _recomputed(run, evidence)
-    signer = keyring.name_of(signed.keyid)
+    standing = untold(run, signed.keyid, keyring=keyring, now=datetime.now(UTC))
     return ValidatedRun(
         path=path,
         run=run,
@@ -319,8 +366,7 @@ def _verified(path: Path, document: JsonValue, keyring: Keyring) -> ValidatedRun
         claims=claims,
         evidence=evidence,
         keyid=signed.keyid,
-        key_state="unknown" if signer is None else "known",
-        signer=signer,
+        standing=standing,
         made_by=_MADE_HERE,
     )
 
