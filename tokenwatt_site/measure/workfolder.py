@@ -70,6 +70,7 @@ _OURS = frozenset(
         "workload",
         "seed_rule",
         "nonce",
+        "publisher_nonce",
         "gpus",
         "reference",
         "tool",
