@@ -97,7 +97,7 @@ def attest(
     except OSError as error:
         raise not_written(path, error) from error
     key = keyring.state(signed.keyid, ended=now, witnessed=None, now=now)
-    note = None if key.trusted else f"it counts only where its key does, which here {key.text}"
+    note = None if key.trusted else f"it counts only where its key does; here that key {key.text}"
     return Attested(path, note)
 
 
