@@ -151,7 +151,9 @@
     }
     var rates = repeats.map(function (one) { return one.boundary_urps / 1e6; });
     return [
-      pooled(data, "goodput", rates.map(function (rate, i) { return rate * tops[i].drawn.meanOut * (complete(tops[i], r) / scoredOf(tops[i])); })),
+      pooled(data, "goodput", rates.map(function (rate, i) {
+        return rate * tops[i].drawn.meanOut * (complete(tops[i], r) / scoredOf(tops[i]));
+      })),
       pooled(data, "boundary_rate", rates), highest,
       pooled(data, "input_throughput", rates.map(function (rate, i) { return rate * tops[i].drawn.meanIn; }))
     ];

@@ -3,8 +3,9 @@
 (function (scope) {
   "use strict";
 
-  var engine = scope.TokenwattTrials;
-  var WITHHELD = "withheld", INVALID = "INVALID", MAX_GAP_PERIODS = 3, INVALID_ABOVE_LIMIT = 1.2, INVALID_BELOW_IDLE = 0.95, MAX_AVERAGING_SHARE = 0.1;
+  var trials = scope.TokenwattTrials;
+  var WITHHELD = "withheld", INVALID = "INVALID", MAX_GAP_PERIODS = 3;
+  var INVALID_ABOVE_LIMIT = 1.2, INVALID_BELOW_IDLE = 0.95, MAX_AVERAGING_SHARE = 0.1;
 
   /* The first place in an ascending list that is at least, or with `after` above, a value. */
   function place(list, value, after) {
@@ -144,7 +145,7 @@
     var sum = 0;
     list.forEach(function (i) {
       var first = r.first[i], last = r.last[i], output = r.outputTokens[i];
-      if (!engine.known(first) || !engine.known(last) || !engine.known(output)) { return; }
+      if (!trials.known(first) || !trials.known(last) || !trials.known(output)) { return; }
       var atFirst = r.firstTokens[i] || 1, span = last - first, inside = Math.min(last, end) - Math.max(first, start);
       if (start <= first && first <= end) { sum += span > 0 ? atFirst : output; }
       if (span > 0 && inside > 0) { sum += (output - atFirst) * inside / span; }
@@ -155,7 +156,7 @@
   /* Prompt tokens whose answer began in [start, end]. */
   function promptTokensInWindow(r, list, start, end) {
     return list.reduce(function (sum, i) {
-      var prompt = engine.known(r.promptTokens[i]) ? r.promptTokens[i] : r.promptAsked[i];
+      var prompt = trials.known(r.promptTokens[i]) ? r.promptTokens[i] : r.promptAsked[i];
       return start <= r.first[i] && r.first[i] <= end ? sum + prompt : sum;
     }, 0);
   }

@@ -129,7 +129,9 @@
     if (!Array.isArray(found)) { refuse("has no list of evidence"); }
     found.forEach(function (entry) {
       json.unhex(entry.sha256, 32, "evidence: sha256");
-      if (entry.path !== "evidence/" + entry.sha256 + ".jsonl.gz") { refuse("has evidence at " + show(entry.path) + ", which is not the address of its digest"); }
+      if (entry.path !== "evidence/" + entry.sha256 + ".jsonl.gz") {
+        refuse("has evidence at " + show(entry.path) + ", which is not the address of its digest");
+      }
       if (typeof entry.role !== "string" || roles[entry.role]) { refuse("has the evidence " + show(entry.role) + " twice"); }
       roles[entry.role] = true;
       total += integer(entry, "bytes", 0);
@@ -161,7 +163,9 @@
       if (error instanceof json.Refused) { throw error; }
       refuse("is not one whole gzip member");
     }
-    if (at < made.length) { refuse("inflates to " + at.toLocaleString("en-US") + " bytes, signed were " + entry.bytes.toLocaleString("en-US")); }
+    if (at < made.length) {
+      refuse("inflates to " + at.toLocaleString("en-US") + " bytes, signed were " + entry.bytes.toLocaleString("en-US"));
+    }
     return made;
   }
 

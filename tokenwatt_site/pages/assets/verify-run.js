@@ -19,7 +19,8 @@
     var words = "by " + known.name + (known.organisation ? ", " + known.organisation : "") + " (" + keyid + "), registered on this site";
     if (known.revoked) { words += "; revoked at " + known.revoked.at + ": " + known.revoked.reason; }
     if (known.not_after) { words += "; valid until " + known.not_after; }
-    return { known: !known.revoked, words: words };
+    // Whether a run of an old or revoked key was witnessed in time, its statements tell, which are not read here.
+    return { known: !known.revoked && !(Date.parse(known.not_after) < Date.now()), words: words };
   }
 
   function pause() { return new Promise(function (resolve) { setTimeout(resolve, 0); }); }
@@ -44,7 +45,9 @@
       async function () {
         run.body = files.signedBytes(run.document);
         report.runId = await json.fileDigest(run.body);
-        if (source.runId && source.runId !== report.runId) { refuse("has the run id " + report.runId + "; the page names " + source.runId); }
+        if (source.runId && source.runId !== report.runId) {
+          refuse("has the run id " + report.runId + "; the page names " + source.runId);
+        }
         return "Run id " + report.runId + (source.runId ? ", which is the one that the page names." : ".");
       },
       async function () {
@@ -53,7 +56,9 @@
       },
       function () {
         var spec = run.document.spec, id = files.configurationId(spec.setup);
-        if (run.document.configuration !== id) { refuse("names the configuration " + files.show(run.document.configuration) + ", expected " + id); }
+        if (run.document.configuration !== id) {
+          refuse("names the configuration " + files.show(run.document.configuration) + ", expected " + id);
+        }
         if (spec.setup.arrival === "trace") { return "Configuration " + id + ". It plays a trace, whose rows are not made here."; }
         run.windows = workload.windows(spec, data);
         return "Configuration " + id + "; the tables of " + spec.setup.workload.name + " made again, hash equal.";
@@ -75,7 +80,9 @@
       },
       function () {
         run.journal = files.journal(run.journalBytes, run.document.journal_head);
-        if (!run.windows) { return counted(run.journal.length, "line") + ", the chain is whole. Trials of a trace are not looked at here."; }
+        if (!run.windows) {
+          return counted(run.journal.length, "line") + ", the chain is whole. Trials of a trace are not looked at here.";
+        }
         trials.checkJournal(run.document, run.journal, run.windows, data);
         return counted(run.journal.length, "line") + ", the chain is whole, and each trial has its start and its end.";
       },
@@ -95,7 +102,7 @@
         run.derived = claims.derive(run.document.spec, data, run.trials, run.records, run.power);
         report.numbers = claims.compared(run.derived.metrics, run.document.claims, data);
         report.omitted = omitted(run, report.numbers);
-        var found = [claims.difference(run.derived.made, run.document.claims, "claims")].concat(report.numbers.map(function (one) { return one.differs; })).filter(Boolean);
+        var found = differences(run.derived.made, run.document.claims, "claims", report.numbers);
         if (found.length) {
           refuse(counted(found.length, "place") + " not following from the evidence; the first is " + found[0].path + ": claimed "
             + files.show(found[0].claimed) + ", made again " + files.show(found[0].made));
@@ -121,6 +128,12 @@
     report.run = run;
     report.milliseconds = performance.now() - begun;
     return report;
+  }
+
+  /* Where what was made is not what is claimed: the first place of the whole, and of each number. */
+  function differences(made, claimed, path, numbers) {
+    var found = numbers.map(function (one) { return one.differs; });
+    return [claims.difference(made, claimed, path)].concat(found).filter(Boolean);
   }
 
   function words(error) {
@@ -151,9 +164,10 @@
     var run = report.run, begun = performance.now();
     try {
       var found = await replays.replay(run, run.data, tell), numbers = claims.compared(found.metrics, run.document.claims, run.data);
-      var differs = [claims.difference(found.claim, run.document.claims.long_run, "claims.long_run")].concat(numbers.map(function (one) { return one.differs; })).filter(Boolean);
+      var differs = differences(found.claim, run.document.claims.long_run, "claims.long_run", numbers);
       if (differs.length) {
-        refuse(differs[0].path + " does not follow from the replay: claimed " + files.show(differs[0].claimed) + ", made again " + files.show(differs[0].made));
+        refuse(differs[0].path + " does not follow from the replay: claimed " + files.show(differs[0].claimed)
+          + ", made again " + files.show(differs[0].made));
       }
       var seconds = ((performance.now() - begun) / 1000).toFixed(1);
       return {
@@ -163,7 +177,9 @@
       };
     } catch (error) {
       // What a double cannot hold, or takes too many steps, Python may still play.
-      if (error instanceof RangeError) { return { outcome: "open", text: "Cannot be replayed in a browser (" + error.message + ").", numbers: [] }; }
+      if (error instanceof RangeError) {
+        return { outcome: "open", text: "Cannot be replayed in a browser (" + error.message + ").", numbers: [] };
+      }
       return { outcome: "failed", text: words(error), numbers: [] };
     }
   }

@@ -166,8 +166,11 @@
 
   function chosen(drawn, spec, data) {
     var found = data.chosen[drawn.name], protocol = spec.protocol;
-    if (found === undefined || found.workload_hash !== drawn.hash) { refuse("the spec gives no rows, and " + drawn.name + " has no chosen windows"); }
-    var limit = Math.min.apply(null, found.slo.filter(function (o) { return o.metric === "tpot"; }).map(function (o) { return o.limit_ms; }));
+    if (found === undefined || found.workload_hash !== drawn.hash) {
+      refuse("the spec gives no rows, and " + drawn.name + " has no chosen windows");
+    }
+    var tpot = found.slo.filter(function (o) { return o.metric === "tpot"; });
+    var limit = Math.min.apply(null, tpot.map(function (o) { return o.limit_ms; }));
     if (!spec.setup.slo.some(function (o) { return o.metric === "tpot" && o.limit_ms <= limit; })) {
       refuse("the chosen windows of " + drawn.name + " are for a TPOT limit of " + limit + " ms or less");
     }
@@ -188,7 +191,9 @@
       bands = chosen(drawn, spec, data);
     } else {
       var own = { low_urps: 0, high_urps: HIGHEST_URPS + 1, first_rows: [] };
-      ["lead_in", "scored", "tail"].forEach(function (name) { own[name] = files.integer(protocol, name, name === "lead_in" ? 0 : 1); });
+      ["lead_in", "scored", "tail"].forEach(function (name) {
+        own[name] = files.integer(protocol, name, name === "lead_in" ? 0 : 1);
+      });
       if (own.lead_in + own.scored + own.tail > Math.min(MAX_ROWS, MAX_RUN_ROWS / protocol.repeats)) { refuse("protocol has more rows than are drawn"); }
       bands = [own];
     }

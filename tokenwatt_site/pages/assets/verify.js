@@ -19,8 +19,9 @@
 
   function number(value, decimals) {
     if (value === null || value === undefined) { return "none"; }
-    var digits = Math.abs(value) > 0 && Math.abs(value) < 10 ? Math.max(decimals, 1 - Math.floor(Math.log(Math.abs(value)) / Math.LN10)) : decimals;
-    return value.toLocaleString("en-US", { minimumFractionDigits: Math.min(digits, 12), maximumFractionDigits: Math.min(digits, 12) });
+    var small = Math.abs(value) > 0 && Math.abs(value) < 10, magnitude = Math.floor(Math.log(Math.abs(value)) / Math.LN10);
+    var digits = Math.min(small ? Math.max(decimals, 1 - magnitude) : decimals, 12);
+    return value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
   }
 
   /* ---------- what is told ---------- */
@@ -199,6 +200,8 @@
     });
   }
 
+  function joined(lists) { return Array.prototype.concat.apply([], lists); }
+
   /* All files below dropped entries; a folder's are read in parts. */
   function walk(entry) {
     if (entry.isFile) {
@@ -212,14 +215,18 @@
           if (part.length) { more(); } else { resolve(found); }
         }, reject);
       })();
-    }).then(function (entries) { return Promise.all(entries.map(walk)); }).then(function (lists) { return Array.prototype.concat.apply([], lists); });
+    }).then(function (entries) { return Promise.all(entries.map(walk)); }).then(joined);
   }
 
   function dropped(transfer) {
-    var entries = Array.prototype.map.call(transfer.items, function (item) { return item.webkitGetAsEntry && item.webkitGetAsEntry(); }).filter(Boolean);
+    var entries = Array.prototype.map.call(transfer.items, function (item) {
+      return item.webkitGetAsEntry && item.webkitGetAsEntry();
+    }).filter(Boolean);
     // On a page from disk some browsers read no entry; files need none.
-    if (!entries.some(function (entry) { return entry.isDirectory; })) { return Promise.resolve(Array.prototype.slice.call(transfer.files)); }
-    return Promise.all(entries.map(walk)).then(function (lists) { return Array.prototype.concat.apply([], lists); });
+    if (!entries.some(function (entry) { return entry.isDirectory; })) {
+      return Promise.resolve(Array.prototype.slice.call(transfer.files));
+    }
+    return Promise.all(entries.map(walk)).then(joined);
   }
 
   function prepare(root) {
