@@ -10,16 +10,21 @@ import pytest
 from mkdocs.config import load_config
 from mkdocs.exceptions import Abort, PluginError
 
+from tests.commands.test_published import site as serving
 from tests.pages.conftest import SHIPPED, a_power_log, board_spec
 from tests.pages.test_goodput_bench import MACHINE
 from tests.pages.test_goodput_bench import written as write_bench
 from tests.pages.test_report import Parsed
 from tests.support.runs import RunBuilder, a_key, keyring_of, small_spec
 from tests.support.site import build_site, make_project
+from tests.support.statements import state
 from tokenwatt_site.commands.measure import read_spec
+from tokenwatt_site.commands.published import fetch_run
+from tokenwatt_site.commands.verify import verify
 from tokenwatt_site.pages.page import Page
 from tokenwatt_site.pages.policy import script_hash
 from tokenwatt_site.plugin import front_matter
+from tokenwatt_site.trust.commitment import commit, path_beside
 
 EVIL = '</title><script>document.body.dataset.pwned=1</script><img src=x onerror="x()">&lt;b&gt;'
 
@@ -32,7 +37,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     RunBuilder(simulated=False).write(runs / "one")
     RunBuilder(spec=small_spec(title=EVIL, setup__host_kind="other")).write(runs / "two")
     shutil.copy(SHIPPED, runs)
-    keyring_of(folder / "site_src" / "keys", a_key())
+    keyring_of(folder / "site_src" / "keys", a_key(), a_key(2))
+    state(runs / "one" / "run.json", "disputed", a_key(2))
     write_bench(folder / "site_src" / "data")
     return build_site(folder)
 
@@ -236,6 +242,41 @@ def test_another_word_for_what_to_do_with_bad_files_is_refused(tmp_path: Path) -
         build_site(tmp_path)
 
 
+def test_statements_are_served_beside_their_run(site: Path) -> None:
+    (beside,) = (site.parent / "runs").glob("*/run.att.jsonl")
+    (served,) = (site / "runs").glob("*/run.att.jsonl")
+    assert served.read_bytes() == beside.read_bytes()
+    assert json.loads((served.parent / "run.json").read_bytes()) == json.loads(
+        beside.with_name("run.json").read_bytes()
+    )
+    told = "disputed by Lab 2: too fast for its clocks"
+    assert told in (site / "index.html").read_text(encoding="utf-8")
+
+
+def test_statements_that_are_not_valid_stop_the_build_and_their_run_does_not(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    runs = make_project(tmp_path)
+    beside = state(RunBuilder().write(runs), "disputed", a_key(2))
+    beside.write_bytes(beside.read_bytes()[:-9])
+    told = refusal(tmp_path, caplog)
+    assert "run.att.jsonl: the last line is cut" in told
+    assert "1 file under" in told
+
+
+def test_drop_publishes_a_run_without_statements_that_are_not_valid(tmp_path: Path) -> None:
+    runs = make_project(tmp_path, on_invalid="drop")
+    beside = state(RunBuilder().write(runs), "disputed", a_key(2))
+    beside.write_bytes(beside.read_bytes()[:-9])
+    site = build_site(tmp_path)
+    home = (site / "index.html").read_text(encoding="utf-8")
+    assert "1 measured configuration." in home
+    assert "<li>run.att.jsonl<span>" in home
+    assert not list(site.rglob("*.att.jsonl"))
+    report = next((site / "reports").glob("*.html")).read_text(encoding="utf-8")
+    assert "1 file of statements beside this run failed verification" in report
+
+
 def test_drop_publishes_the_rest_and_lists_what_was_left_out(tmp_path: Path) -> None:
     runs = make_project(tmp_path, on_invalid="drop")
     good = RunBuilder().write(runs / "good")
@@ -318,6 +359,29 @@ def test_an_index_of_ones_own_is_refused_by_name(
     with caplog.at_level(logging.ERROR), pytest.raises(Abort):
         build_site(tmp_path)
     assert "index.md: the ranking is the home page" in caplog.text
+
+
+def test_a_site_that_knows_its_address_names_the_run_to_reproduce_and_publishes_its_commitment(
+    tmp_path: Path,
+) -> None:
+    runs = make_project(tmp_path)
+    config = tmp_path / "mkdocs.yml"
+    told = config.read_text(encoding="utf-8") + "\nsite_url: https://example.org/bench/\n"
+    config.write_text(told, encoding="utf-8")
+    path = RunBuilder(simulated=False).write(runs)
+    opening = verify(path).evidence.journal[0]
+    path_beside(path).write_bytes(commit(opening, a_key()))
+    built = build_site(tmp_path)
+    (page,) = (built / "reports").glob("*.html")
+    run_id = verify(path).run_id
+    address = f"https://example.org/bench/runs/{run_id}/run.json"
+    text = Parsed(page.read_text(encoding="utf-8")).text
+    assert f"tokenwatt-site reproduce {address} --out" in text
+    assert "Committed, own word" in text
+    with serving(built) as local:
+        fetched = fetch_run(f"{local}/runs/{run_id}/run.json", tmp_path / "fetched")
+    assert verify(fetched).run_id == run_id
+    assert verify(built / "runs" / run_id / "run.json").promised.commitment is not None
 
 
 def test_a_site_without_runs_builds(tmp_path: Path) -> None:

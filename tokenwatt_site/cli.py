@@ -357,6 +357,13 @@ def verify(
             if verify_command.quoted(file) is not None:
                 typer.echo(f"{file}: quoted as published, nothing to recompute")
                 continue
+            if (promise := verify_command.committed(file)) is not None:
+                configuration = promise.commitment.opening.get("configuration")
+                typer.echo(
+                    f"{file}: verified, a commitment to a run of {configuration}, signed by"
+                    f" {promise.keyid}; it says at {promise.commitment.at}"
+                )
+                continue
             checked = verify_command.verify(file, keys)
         except TokenwattError as error:
             _tell(f"{file}: NOT VERIFIED")
@@ -384,7 +391,7 @@ def verify(
 def attest(
     *,
     kind: Annotated[attest_command.Attestable, typer.Argument(help="What you state.")],
-    run: Annotated[Path, typer.Argument(help="The run file; its evidence lies beside it.")],
+    run: Annotated[Path, typer.Argument(help="The run file with its evidence, or a commitment.")],
     reason: Annotated[
         str | None, typer.Option(help="Why it is disputed, withdrawn or superseded.")
     ] = None,
@@ -394,7 +401,7 @@ def attest(
     url: Annotated[str | None, typer.Option(help="Where a dispute is discussed; https.")] = None,
     keys: KeysOption = verify_command.KEYS_FOLDER,
 ) -> None:
-    """Verify a run, and sign a statement about it that is published beside it."""
+    """Verify a run or a commitment, and sign a statement that is published beside it."""
     done = attest_command.attest(kind, run, reason=reason, by=by, url=url, keys=keys)
     if done.note is not None:
         _tell(done.note)

@@ -287,6 +287,13 @@ class _Site:
             lines = b"".join(told.signed.line + b"\n" for told in run.standing.told)
             uri = f"{folder}/{history.STATEMENTS_FILE}"
             self._files.append(File.generated(self._config, uri, content=lines))
+        if (promise := run.promised.commitment) is not None:
+            uri, source = f"{folder}/{history.COMMITMENT_FILE}", str(promise.path)
+            self._files.append(File.generated(self._config, uri, abs_src_path=source))
+            if promise.statements:
+                lines = b"".join(signed.line + b"\n" for signed in promise.statements)
+                uri = f"{folder}/{history.COMMITMENT_STATEMENTS_FILE}"
+                self._files.append(File.generated(self._config, uri, content=lines))
         return document
 
     def _add_quote(self, record: ClaimsOnlyRecord, path: Path, file: File, links: Links) -> None:

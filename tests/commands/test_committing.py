@@ -155,3 +155,50 @@ def test_t4_a_publisher_s_nonce_decides_the_prompts_with_the_own_one(
 def test_what_is_no_nonce_is_refused(text):
     with pytest.raises(UsageError, match="--nonce: is no nonce"):
         publisher_nonce(text)
+
+
+def attested(here, path, key, *words):
+    """State something with the key of somebody else."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TOKENWATT_KEY_DIR", str(here / key))
+        return call("attest", *words, path)
+
+
+def test_t3_a_commitment_is_countersigned_by_somebody_else_before_its_run_is_there(
+    here,
+    lab,  # noqa: F811
+    monkeypatch,
+):
+    def launched(*args, **options):
+        assert attested(here, "f.json", "lab", "countersigned").exit_code == 0
+        return lab.engine(*args, **options)
+
+    monkeypatch.setattr(session, "launch", launched)
+    assert measure("--commit-to", "f.json", "--out", "runs/a.json").exit_code == 0
+    monkeypatch.setenv("TOKENWATT_KEY_DIR", str(here / "lab"))
+    assert call("keys", "add", "Lab", "--keys", "keyring").exit_code == 0
+    (here / "f.att.jsonl").rename(here / "runs/a.commit.att.jsonl")
+    promised = verify(here / "runs/a.json", here / "keyring").promised
+    assert promised.witness.name == "Lab"
+    assert promised.witness.at < promised.first_trial
+    assert promised.before
+
+
+def test_a_commitment_is_not_countersigned_by_its_own_key_nor_disputed(here, lab):  # noqa: F811
+    assert measure("--commit-to", "f.json").exit_code == 0
+    own = attested(here, "f.json", "keys", "countersigned")
+    assert own.exit_code == 2
+    assert "it is the publisher's own word" in own.stderr
+    disputed = attested(here, "f.json", "lab", "disputed", "--reason", "x")
+    assert disputed.exit_code == 2
+    assert "is a commitment, of which only the time is stated" in disputed.stderr
+    assert not (here / "f.att.jsonl").exists()
+
+
+def test_verify_says_what_a_commitment_is_of(here, lab):  # noqa: F811
+    assert measure("--commit-to", "f.json").exit_code == 0
+    done = call("verify", "f.json")
+    assert done.exit_code == 0, done.stderr
+    assert "f.json: verified, a commitment to a run of toy-135m-cpu-toy-" in done.stdout
+    (here / "f.json").write_bytes((here / "f.json").read_bytes().replace(b"vnd.tokenwatt", b"vnd"))
+    assert call("verify", "f.json").exit_code == 6

@@ -1,6 +1,7 @@
 """Measuring somebody's run again: what is shown, started, compared and stated."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
@@ -8,18 +9,31 @@ from typer.testing import CliRunner
 from tests.commands.test_published import site
 from tests.measure.test_begun import gpu, powered
 from tests.measure.test_session import Lab, interrupt, lab  # noqa: F401  # a fixture
-from tests.support.runs import RunBuilder, ToyEngine, a_key, a_trace, trace_spec
+from tests.support.runs import (
+    RunBuilder,
+    ToyEngine,
+    a_key,
+    a_trace,
+    gpu_spec,
+    keyring_of,
+    played_power,
+    trace_spec,
+)
 from tests.support.runs import small_spec as spec_of
 from tokenwatt_site import cli
 from tokenwatt_site.commands import own_spec as own_module
 from tokenwatt_site.commands.own_spec import Own, own_spec
 from tokenwatt_site.commands.verify import verify
+from tokenwatt_site.configuration import group
 from tokenwatt_site.errors import SpecError, UsageError
+from tokenwatt_site.evidence.power import Board
 from tokenwatt_site.lengths import Fixed
 from tokenwatt_site.measure import session
 from tokenwatt_site.measure.endpoint import EngineFacts
+from tokenwatt_site.pages import facts
 from tokenwatt_site.trust import statement
 from tokenwatt_site.trust.keyring import own_key
+from tokenwatt_site.trust.verify import read_tree
 from tokenwatt_site.workload import Workload
 
 runner = CliRunner()
@@ -28,7 +42,7 @@ LIKE = {"protocol__repeats": 3, "setup__host_kind": "test machine"}
 
 
 def small_spec(**changes):
-    return spec_of(**LIKE | changes)
+    return spec_of(**{**LIKE, **changes})
 
 
 @pytest.fixture
@@ -80,14 +94,15 @@ def test_a_run_is_verified_measured_again_compared_and_stated_beside_the_origina
         assert part in done.stderr
 
 
-def of_fixed_lengths():
+def of_fixed_lengths(make=small_spec):
     """A spec whose goodput is the boundary alone: every answer has as many tokens."""
     prompts, answers = (Fixed(kind="fixed", tokens=count) for count in (64, 20))
     workload = Workload("all-alike", 1, prompts, answers)
-    return small_spec(
+    return make(
         setup__workload={"name": workload.name, "version": 1, "hash": workload.hash},
         setup__input_tokens=prompts.to_json(),
         setup__output_tokens=answers.to_json(),
+        **LIKE,
     )
 
 
@@ -118,6 +133,37 @@ def test_each_outcome_has_its_exit_code_and_its_statement(here, faster, outcome,
     assert done.exit_code == code, done.stderr
     assert done.stdout.startswith(f"{outcome}: SLO goodput is {faster:.3f} of the original's")
     assert stated(original.with_suffix(".att.jsonl")).said.outcome == outcome
+
+
+def on_boards(folder, name, key, *uuids, day=1):
+    """A run on two boards of these UUIDs."""
+    spec = of_fixed_lengths(gpu_spec)
+    made = RunBuilder(spec=spec, simulated=False, key=key, day=day, **at_boundary(2_000_000))
+    boards = tuple(Board(uuid=uuid, name="Toy GPU", limit_mw=400_000) for uuid in uuids)
+    return replace(made, power=replace(played_power(made), boards=boards)).write(folder, name)
+
+
+@pytest.mark.parametrize(
+    ("boards", "badge"),
+    [(("GPU-3", "GPU-4"), "Reproduced 1× by others"), (("GPU-2", "GPU-3"), "Rerun under 1")],
+)
+def test_f22_a_reproduction_by_others_is_on_the_original_s_page_and_one_on_its_board_is_not(
+    here, boards, badge
+):
+    theirs, ours = a_key(7), own_key(here / "keys")
+    keyring = keyring_of(here / "registered", theirs, ours)
+    original = on_boards(here / "runs", "theirs.json", theirs, "GPU-1", "GPU-2")
+    again = on_boards(here / "runs", "ours.json", ours, *boards, day=2)
+    done = call("reproduce", original, "--measured", again)
+    assert done.exit_code == 0, done.stderr
+    tree = read_tree(here / "runs", keyring)
+    assert tree.refused == ()
+    (configuration,) = group(tree.valid)
+    assert configuration.headline.path == original
+    told = {fact.id: fact.label for fact in facts.facts(configuration, ())}
+    assert told["reproduced"].startswith(badge)
+    assert ("ratio 1.000 [1.000, 1.000]" in told["reproduced"]) == badge.startswith("Reproduced")
+    assert ("gives no badge, since both ran on gpu-2" in done.stderr) == badge.startswith("Rerun")
 
 
 def test_too_few_launches_are_told_before_and_are_inconclusive(here, lab):  # noqa: F811
@@ -244,6 +290,16 @@ def test_what_was_broken_off_tells_how_it_is_compared_when_it_is_done(here, lab)
     assert "measure --resume .tokenwatt/" in done.stderr
     assert "reproduce theirs/original.json --measured RUN.json" not in done.stderr
     assert f"reproduce {here}/theirs/original.json --measured RUN.json" in done.stderr
+
+
+def test_what_is_stated_about_the_original_is_told_before(here):
+    original = published(here / "theirs")
+    run_id, said = verify(original).run_id, {"reason": "The clocks were locked."}
+    line = statement.sign("withdrawn", run_id, said, a_key(7), "2026-02-01T00:00:00Z")
+    statement.append(statement.path_beside(original), line)
+    done = call("reproduce", original)
+    assert "withdrawn by unknown key" in done.stderr
+    assert "The clocks were locked." in done.stderr
 
 
 def test_driver_and_host_are_those_of_this_machine_and_listed(here, lab):  # noqa: F811

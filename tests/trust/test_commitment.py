@@ -45,9 +45,11 @@ def read(data: bytes = DATA) -> Committed:
     return parse(data, "x.commit.json")
 
 
-def changed(change: Callable[[dict[str, Any]], None], *, anew: bool = True) -> bytes:
+def changed(
+    change: Callable[[dict[str, Any]], None], *, anew: bool = True, of: Entry | None = None
+) -> bytes:
     """A commitment that tells something else, signed anew or with the signature that it had."""
-    envelope = json.loads(DATA)
+    envelope = json.loads(DATA if of is None else commit(of, KEY))
     payload = json.loads(b64decode(envelope["payload"]))
     change(payload)
     body = canonical_bytes(payload)

@@ -12,11 +12,12 @@ from typing import Literal, TypeAlias
 from tokenwatt_site import __version__
 from tokenwatt_site.canonical import JsonValue
 from tokenwatt_site.commands.output import not_written
-from tokenwatt_site.commands.verify import KEYS_FOLDER
+from tokenwatt_site.commands.verify import KEYS_FOLDER, committed
 from tokenwatt_site.errors import Problem, UsageError
 from tokenwatt_site.measure.clock import utc_text
 from tokenwatt_site.trust import statement
 from tokenwatt_site.trust.keyring import Keyring, key_folder, own_key
+from tokenwatt_site.trust.promises import publisher
 from tokenwatt_site.trust.standing import bar
 from tokenwatt_site.trust.verify import ValidatedRun, verify_run
 
@@ -56,7 +57,7 @@ def attest(
     Args:
         kind: what is stated.
         run_path: the run file; its evidence lies beside it. All checks have to pass, whatever is
-            stated.
+            stated. Or a commitment, which can be countersigned.
         reason: why it is disputed, withdrawn or superseded.
         by: the run that supersedes it: its id, or its file, which is verified too.
         url: where a dispute is discussed.
@@ -72,12 +73,21 @@ def attest(
     """
     _check_options(kind, {"reason": reason, "by": by, "url": url})
     keyring, now = Keyring.load(keys), datetime.now(UTC)
-    run = verify_run(run_path, root=run_path.parent, keyring=keyring)
     own = own_key(key_folder(os.environ))
-    said = _said(kind, run, reason=reason, by=_run_id(by, keyring), url=url)
-    line = statement.sign(kind, run.run_id, said, own, utc_text(now))
-    (signed,) = statement.parse(line, str(run_path))
-    if why := bar(run, signed, keyring=keyring, now=now):
+    promise = committed(run_path)
+    if promise is not None:
+        _expect_countersigned(kind, run_path)
+        line = statement.sign(kind, promise.digest, {}, own, utc_text(now))
+        (signed,) = statement.parse(line, str(run_path))
+        same = publisher(promise.keyid, keyring) == publisher(signed.keyid, keyring)
+        why = "it is the publisher's own word" if same else None
+    else:
+        run = verify_run(run_path, root=run_path.parent, keyring=keyring)
+        said = _said(kind, run, reason=reason, by=_run_id(by, keyring), url=url)
+        line = statement.sign(kind, run.run_id, said, own, utc_text(now))
+        (signed,) = statement.parse(line, str(run_path))
+        why = bar(run, signed, keyring=keyring, now=now)
+    if why is not None:
         raise UsageError(
             Problem(f"would change nothing, since {why}", field=kind, found=f"key {signed.keyid}")
         )
@@ -98,6 +108,18 @@ def _check_options(kind: Attestable, given: dict[str, str | None]) -> None:
             raise UsageError(Problem(f"is not for {kind}", field=f"--{name}"))
         if value is None and name in wanted - {"url"}:
             raise UsageError(Problem(f"is needed for {kind}", field=f"--{name}"))
+
+
+def _expect_countersigned(kind: Attestable, path: Path) -> None:
+    if kind != "countersigned":
+        raise UsageError(
+            Problem(
+                "is a commitment, of which only the time is stated",
+                file=str(path),
+                found=kind,
+                expected="countersigned",
+            )
+        )
 
 
 def _said(

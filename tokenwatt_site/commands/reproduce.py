@@ -23,7 +23,7 @@ from tokenwatt_site.commands.own_spec import Own, own_spec
 from tokenwatt_site.commands.plan import Wanted, plan_of
 from tokenwatt_site.commands.plan import lines as plan_lines
 from tokenwatt_site.commands.published import fetch_run, is_address
-from tokenwatt_site.commands.verify import verify
+from tokenwatt_site.commands.verify import stated, verify
 from tokenwatt_site.comparability import (
     FREE,
     MIN_LAUNCHES,
@@ -120,6 +120,8 @@ def reproduce(source: str, asked: Asked, events: Events, ask: Callable[[str], st
         f"verified {source}: run {original.run_id[:12]} of {original.run.configuration}, signed by"
         f" {original.signer or original.keyid}, {original.claims.numbers} numbers recomputed"
     )
+    for line in stated(original):
+        events.say(line)
     path = asked.measured or _measured_again(original, source, asked, events, ask)
     again = verify(path)
     compared = compare(original, again)
@@ -206,10 +208,10 @@ def _told_before(original: ValidatedRun, spec: Spec) -> Iterator[str]:
         yield f"it asks the engine at {spec.endpoint.url}"
     for each in differences(original.run.spec, spec):
         yield f"differs, as it may: {each}"
-    if spec.protocol.repeats < MIN_LAUNCHES:
+    if (repeats := spec.protocol.repeats) < MIN_LAUNCHES:
         yield (
-            f"{spec.protocol.mode} mode with {spec.protocol.repeats} launches: nothing can come out"
-            f" but inconclusive, since an interval takes {MIN_LAUNCHES} on both sides"
+            f"with {repeats} launch{'es' if repeats > 1 else ''} nothing can come out but"
+            f" inconclusive: an interval takes {MIN_LAUNCHES} on both sides"
         )
     if _own_keyid() == original.keyid:
         yield "the original is signed with your own key, so this will give it no badge"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
@@ -13,6 +14,7 @@ from tokenwatt_site.pages import answers, statements, text
 from tokenwatt_site.run import GateOutcome
 from tokenwatt_site.trust.keyring import KeyState
 from tokenwatt_site.trust.predicates import Kind as StatementKind
+from tokenwatt_site.trust.promises import Promised
 from tokenwatt_site.trust.standing import RunStanding
 from tokenwatt_site.trust.verify import ValidatedRun
 
@@ -59,6 +61,7 @@ def _facts(configuration: Configuration, exclusions: Sequence[Exclusion]) -> Ite
             "Says nothing about any product.",
         )
     yield _signed(head)
+    yield _committed(head)
     yield _witnessed(head.standing)
     size = sum(entry.bytes for entry in run.evidence)
     yield Fact(
@@ -156,6 +159,67 @@ def _signed(head: ValidatedRun) -> Fact:
         f"Signed by key {head.keyid}, which {key.text}.",
         "Nobody changed these bytes after signing. Not that they are true.",
     )
+
+
+_LEFT_OUT = "That no other run was made and left out."
+
+
+def _committed(head: ValidatedRun) -> Fact:
+    """What its key said before that it would do; DESIGN 8: a mere own claim is shown as one."""
+    promised = head.promised
+    also = _counted(promised)
+    if head.evidence.journal[0].data.get("publisher_nonce") is not None:
+        also += " A nonce that somebody gave for it decides its prompts too."
+    if promised.commitment is None:
+        return Fact(
+            "committed",
+            "no",
+            "unranked",
+            "Not committed",
+            "The journal's first line has the plan and the seed rule, dated by the publisher's own"
+            f" clock; nobody was told of them before.{also}",
+            _LEFT_OUT,
+        )
+    what = "the commitment to this plan, seed rule and nonce"
+    if promised.witness is None:
+        return Fact(
+            "committed",
+            "warn",
+            "signed",
+            "Committed, own word",
+            f"Beside the run lies {what}, signed with its key: they were not changed since.{also}",
+            f"When it was signed, which nobody else saw. {_LEFT_OUT}",
+        )
+    seen = f"{promised.witness.name} countersigned {what} at {_utc(promised.witness.at)}"
+    began = "" if promised.first_trial is None else f" ({_utc(promised.first_trial)})"
+    if not promised.before:
+        return Fact(
+            "committed",
+            "warn",
+            "signed",
+            "Committed, seen too late",
+            f"{seen}, after the first trial began{began}.{also}",
+            f"That it stood before that. {_LEFT_OUT}",
+        )
+    return Fact(
+        "committed",
+        "yes",
+        "check",
+        "Committed before measuring",
+        f"{seen}, before the first trial began{began}.{also}",
+        _LEFT_OUT,
+    )
+
+
+def _counted(promised: Promised) -> str:
+    if promised.handed_out == 0:
+        return ""
+    runs = text.counted(promised.handed_out, "run")
+    return f" Its key committed to {runs}, {promised.kept} of them here."
+
+
+def _utc(time: datetime) -> str:
+    return f"{time:%Y-%m-%d %H:%M} UTC"
 
 
 def _witnessed(standing: RunStanding) -> Fact:

@@ -14,6 +14,10 @@ from tokenwatt_site.trust.verify import ValidatedRun
 STATEMENTS_FILE = "run.att.jsonl"
 """The name of a file of statements on the site, beside the run's."""
 
+COMMITMENT_FILE = "run.commit.json"
+COMMITMENT_STATEMENTS_FILE = "run.commit.att.jsonl"
+"""Those of what the run was committed to before, and of who saw that."""
+
 MAX_LISTED = 4
 """Of so many other runs each value is told; of more, their range."""
 
@@ -24,7 +28,7 @@ class HistoryRow:
 
     `goodput` is the measured one, that every run may have; `long_run` None: not corrected. `marks`
     is what stands against the run, and it is `struck` through where its publisher took it back.
-    `evidence` has the file of its statements too.
+    `evidence` has the files of its statements and its commitment too.
     """
 
     started: str
@@ -74,6 +78,10 @@ def _files(run: ValidatedRun) -> Iterator[tuple[str, str]]:
     yield from ((e.role, e.path) for e in run.run.evidence)
     if run.standing.told:
         yield "statements", STATEMENTS_FILE
+    if (promise := run.promised.commitment) is not None:
+        yield "commitment", COMMITMENT_FILE
+        if promise.statements:
+            yield "statements about the commitment", COMMITMENT_STATEMENTS_FILE
 
 
 def order(configuration: Configuration) -> str:

@@ -356,7 +356,7 @@ def cost(head: ValidatedRun) -> str:
 
 
 def _digests(head: ValidatedRun) -> tuple[tuple[str, str], ...]:
-    spec = head.run.spec
+    spec, promise = head.run.spec, head.promised.commitment
     return (
         ("Configuration", head.run.configuration),
         ("Run", f"sha256:{head.run_id}"),
@@ -364,6 +364,7 @@ def _digests(head: ValidatedRun) -> tuple[tuple[str, str], ...]:
         ("Image", spec.setup.engine.image_digest),
         ("Model", spec.setup.model.digest),
         ("Journal head", f"sha256:{head.run.journal_head}"),
+        *(() if promise is None else (("Commitment", f"sha256:{promise.committed.digest}"),)),
         *((f"Evidence: {e.role}", f"sha256:{e.sha256}") for e in head.run.evidence),
     )
 

@@ -18,7 +18,10 @@ Kind: TypeAlias = Literal[
 
 HttpsUrl = Annotated[
     str,
-    Field(max_length=1000, pattern=r"^https://[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?(/[!-~]*)?$"),
+    Field(
+        max_length=1000,
+        pattern=r"^https://[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?(/[A-Za-z0-9_.~:/?#@!$&'()*+,;=%-]*)?$",
+    ),
     AfterValidator(publishable),
 ]
 """A link that a page may carry: https, to a host in ASCII, with nothing before it."""

@@ -66,6 +66,9 @@ class Promised:
         return self.first_trial is None or self.witness.at < self.first_trial
 
 
+NOTHING = Promised()
+
+
 class Subject(Protocol):
     """A run that passed every check; `trust.verify` makes them."""
 
@@ -128,17 +131,22 @@ def _promised(
     return Promised(*best, told.first_trial, told.handed_out, told.kept)
 
 
+def publisher(keyid: str, keyring: Keyring) -> str:
+    """Return the last of the keys that follow each other, which stands for all of them."""
+    return (keyid, *keyring.successors(keyid))[-1]
+
+
 def _is_earlier(one: Witness | None, other: Witness | None) -> bool:
     return one is not None and (other is None or one.at < other.at)
 
 
 def _witness(found: Found, keyring: Keyring, now: datetime) -> Witness | None:
     """Return the earliest countersignature by a trusted key of somebody else."""
-    own = (found.committed.keyid, *keyring.successors(found.committed.keyid))[-1]
+    own = publisher(found.committed.keyid, keyring)
     seen = []
     for signed in found.statements:
-        signer = (signed.keyid, *keyring.successors(signed.keyid))[-1]
-        if signed.kind != "countersigned" or signer == own or signed.made > now + FUTURE_SLACK:
+        by_others = publisher(signed.keyid, keyring) != own
+        if signed.kind != "countersigned" or not by_others or signed.made > now + FUTURE_SLACK:
             continue
         key = keyring.state(signed.keyid, ended=signed.made, witnessed=None, now=signed.made)
         if key.trusted and key.name is not None:

@@ -165,9 +165,10 @@ def stand(
                 ratio, why_not = _reproduction(run, other, signed.said, counted)
                 counted += [] if why_not else [other]
         told.append(Told(signed, key, why_not, ratio))
-    standing = replace(run.standing, told=tuple(told))
-    witness = standing.witness
-    witnessed = None if witness is None else witness.signed.made
+    standing = replace(untold(run.run, run.keyid, keyring=keyring, now=now), told=tuple(told))
+    if (witness := standing.witness) is None:
+        return standing
+    witnessed = witness.signed.made
     key = keyring.state(run.keyid, ended=_ended(run.run), witnessed=witnessed, now=now)
     return replace(standing, key=key)
 

@@ -15,7 +15,7 @@ import binascii
 import os
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
@@ -174,13 +174,17 @@ def parse(data: bytes, source: str) -> tuple[Signed, ...]:
     found: list[Signed] = []
     seen: dict[bytes, int] = {}
     for number, line in enumerate(lines, start=1):
-        signed = _signed(line, f"{source}:{number}")
-        _expect_run(signed, found[0].run_id if found else signed.run_id, f"{source}:{number}")
+        try:
+            signed = _signed(line, source)
+        except InputError as error:
+            raise InputError(*(replace(p, line=number) for p in error.problems)) from error
+        _expect_run(signed, found[0].run_id if found else signed.run_id, source, number)
         if (first := seen.setdefault(signed.gist, number)) != number:
             raise InputError(
                 Problem(
                     "says what the same key has said before",
-                    file=f"{source}:{number}",
+                    file=source,
+                    line=number,
                     found=f"{signed.kind} by {signed.keyid}, as in line {first}",
                 )
             )
@@ -198,7 +202,7 @@ def read(path: Path, run_id: str) -> tuple[Signed, ...]:
         return ()
     found = parse(read_file(path, limit=MAX_BYTES), str(path))
     if found:
-        _expect_run(found[0], run_id, f"{path}:1")
+        _expect_run(found[0], run_id, str(path), 1)
     return found
 
 
@@ -323,12 +327,13 @@ def _expect_canonical(value: JsonValue, data: bytes, source: str, what: str) -> 
         raise InputError(Problem(f"{what} is not canonical JSON (RFC 8785)", file=source))
 
 
-def _expect_run(signed: Signed, run_id: str, source: str) -> None:
+def _expect_run(signed: Signed, run_id: str, source: str, line: int) -> None:
     if signed.run_id != run_id:
         raise InputError(
             Problem(
                 "is about another run",
                 file=source,
+                line=line,
                 field="subject.0.digest.sha256",
                 found=signed.run_id,
                 expected=run_id,

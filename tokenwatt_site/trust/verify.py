@@ -76,7 +76,7 @@ from tokenwatt_site.run import (
 from tokenwatt_site.schema import validation_problems
 from tokenwatt_site.trace import parse as parse_trace
 from tokenwatt_site.trials import read_trials
-from tokenwatt_site.trust import signature, statement
+from tokenwatt_site.trust import commitment, signature, statement
 from tokenwatt_site.trust.accuracy import check_answers, check_asked, check_under_load
 from tokenwatt_site.trust.consistency import check_journal
 from tokenwatt_site.trust.difference import expect_equal
@@ -88,6 +88,7 @@ from tokenwatt_site.trust.privacy import (
     refuse_private_evidence,
     refuse_private_lines,
 )
+from tokenwatt_site.trust.promises import NOTHING, Found, Promised, weigh
 from tokenwatt_site.trust.roles import check_model, check_roles, decoded
 from tokenwatt_site.trust.standing import RunStanding, stand, untold
 from tokenwatt_site.validity import require_playable
@@ -105,7 +106,7 @@ class ValidatedRun:
 
     `claims` are the numbers recomputed here from the evidence (equal to the file's own), and
     `run_id` is of the file's own bytes. `standing` is what its key and the statements about it
-    make of it.
+    make of it, `promised` what its key committed to before.
     """
 
     path: Path
@@ -115,6 +116,7 @@ class ValidatedRun:
     evidence: Evidence
     keyid: str
     standing: RunStanding
+    promised: Promised = NOTHING
     made_by: InitVar[object] = None
 
     def __post_init__(self, made_by: object) -> None:
@@ -145,8 +147,8 @@ def verify_run(path: Path, *, root: Path, keyring: Keyring) -> ValidatedRun:
     """Check a run file and the evidence beside it, and recompute its numbers.
 
     A key that is not registered is no fault: the result says "unknown". Nor is a file of
-    statements that is not valid: `standing.unread` has it. Reproductions count only with the other
-    run in sight, as in `settle`.
+    statements, or a commitment, that is not valid: `standing.unread` has it. Reproductions count
+    only with the other run in sight, as in `settle`.
 
     Args:
         path: the run file; its evidence is in `evidence/` beside it.
@@ -156,7 +158,39 @@ def verify_run(path: Path, *, root: Path, keyring: Keyring) -> ValidatedRun:
     Raises:
         VerificationError: with the number of the first check that failed.
     """
-    return settle([_verified(path, _document(path, root), keyring)], keyring)[0]
+    (run,) = settle([_verified(path, _document(path, root), keyring)], keyring)
+    beside = commitment.path_beside(path)
+    if not os.path.lexists(beside):
+        return _promised([run], [], keyring)[0][0]
+    try:
+        found, unread = _found(beside, _document(beside, root))
+    except TokenwattError as error:
+        return _unread(run, (beside, error))
+    (run,), lies = _promised([run], [found], keyring)
+    return _unread(run, *unread, *lies)
+
+
+def _unread(run: ValidatedRun, *files: tuple[Path, TokenwattError]) -> ValidatedRun:
+    """Return a run with files beside it that are not valid; they change nothing else of it."""
+    standing = replace(run.standing, unread=(*run.standing.unread, *files))
+    return replace(run, standing=standing, made_by=_MADE_HERE)
+
+
+def _found(
+    path: Path, document: JsonValue
+) -> tuple[Found, tuple[tuple[Path, TokenwattError], ...]]:
+    """Return a commitment with what is stated about it, and the files that are not valid."""
+    committed = commitment.parse(canonical_bytes(document), str(path))
+    said, unread = statement.gather([statement.path_beside(path)], committed.digest)
+    return Found(path, committed, said), unread
+
+
+def _promised(
+    runs: Sequence[ValidatedRun], found: Sequence[Found], keyring: Keyring
+) -> tuple[list[ValidatedRun], tuple[tuple[Path, InputError], ...]]:
+    promises, lies = weigh(runs, found, keyring=keyring, now=datetime.now(UTC))
+    pairs = zip(runs, promises, strict=True)
+    return [replace(run, promised=told, made_by=_MADE_HERE) for run, told in pairs], lies
 
 
 def settle(runs: Sequence[ValidatedRun], keyring: Keyring) -> tuple[ValidatedRun, ...]:
@@ -195,22 +229,29 @@ def read_tree(runs_folder: Path, keyring: Keyring) -> Tree:
 
     Of several copies of a run one counts: one signed with a known key, else the first path. (Anyone
     can sign another's document again, and must not take its publisher's place by that.) Statements
-    that are not valid, or belong to no file, are refused; the run beside them stays. Symbolic links
-    are refused, not followed. A folder that is not there is empty.
+    and commitments that are not valid, and statements that belong to no file, are refused; the run
+    beside them stays. Symbolic links are refused, not followed. A folder that is not there is
+    empty.
     """
     runs: list[ValidatedRun] = []
     quoted: list[tuple[Path, ClaimsOnlyRecord]] = []
+    found: list[Found] = []
     refused: list[tuple[Path, TokenwattError]] = []
     for path in _candidates(runs_folder):
         try:
             document = _document(path, runs_folder)
             if isinstance(document, dict) and "record_schema" in document:
                 quoted.append((path, _quoted(path, document)))
+            elif commitment.is_commitment(document):
+                each, unread = _found(path, document)
+                found.append(each)
+                refused += unread
             else:
                 runs.append(_verified(path, document, keyring))
         except TokenwattError as error:
             refused.append((path, error))
-    runs = list(settle(runs, keyring))
+    runs, lies = _promised(settle(runs, keyring), found, keyring)
+    refused += lies
     refused += {path: (path, why) for run in runs for path, why in run.standing.unread}.values()
     refused += statement.strays(runs_folder)
     chosen: dict[str, Path] = {}
