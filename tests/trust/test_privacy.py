@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from tests.support.runs import (
     JournalPlan,
@@ -23,6 +24,7 @@ from tests.support.runs import (
 from tests.trust.test_verify import check, document, record, refused, write
 from tokenwatt_site.errors import InputError, VerificationError
 from tokenwatt_site.model_shape.document import ModelDocument
+from tokenwatt_site.trust.predicates import Disputed
 from tokenwatt_site.trust.privacy import refuse_private
 from tokenwatt_site.trust.verify import load_claims_only
 
@@ -133,3 +135,10 @@ def test_a_run_that_is_not_private_is_read_as_before(tmp_path: Path) -> None:
     assert check(path).run.spec.note == "see https://example.org/home/page"
     again = write_signed(path, document(path), RunBuilder().key)
     assert check(again).run_id == check(path).run_id
+
+
+@PRIVATE
+def test_f27_a_statement_with_a_private_reason_is_refused(text: str) -> None:
+    said = {"public_key": "0" * 64, "made": "2026-12-01T00:00:00Z", "url": None}
+    with pytest.raises(ValidationError, match="may be published"):
+        Disputed.model_validate(said | {"reason": f"see {text}"})
