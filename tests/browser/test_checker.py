@@ -17,6 +17,7 @@ from playwright.sync_api import Browser, Page
 
 from tests.browser.checker import VERIFY, checked, failed_at, open_checker
 from tests.browser.conftest import LONG
+from tests.conftest import ROOT
 from tests.pages.conftest import FaultyEngine, a_power_log, board_spec
 from tests.support.runs import (
     RunBuilder,
@@ -443,6 +444,35 @@ def test_f19_a_registered_key_is_called_by_its_name_and_another_unknown(
     assert "not registered on this site" in unknown["checks"][3]["text"]
 
 
+@pytest.mark.parametrize(
+    ("registered", "known", "words"),
+    [
+        ({"organisation": "Example Lab"}, True, "Lab 1, Example Lab"),
+        ({"not_after": "2999-01-01T00:00:00Z"}, True, "valid until 2999"),
+        ({"not_after": "2026-01-01T00:00:00Z"}, False, "valid until 2026"),
+        (
+            {"revoked": {"at": "2026-05-01T00:00:00Z", "reason": "lost"}},
+            False,
+            "revoked at 2026-05",
+        ),
+    ],
+)
+def test_f19_what_the_register_says_of_a_key_is_told(
+    page: Page, tmp_path: Path, registered: dict[str, Any], known: bool, words: str
+) -> None:
+    path, keyid = RunBuilder(key=a_key(2)).write(tmp_path), key_id(raw(a_key(2)))
+    change = "([id, more]) => { globalThis.before = {...TokenwattVerifyData.keys[id]};"
+    page.evaluate(
+        f"{change} Object.assign(TokenwattVerifyData.keys[id], more); }}", [keyid, registered]
+    )
+    try:
+        key = checked(page, path)["key"]
+    finally:
+        page.evaluate("id => { TokenwattVerifyData.keys[id] = before; }", keyid)
+    assert key["known"] is known
+    assert words in key["words"]
+
+
 def test_another_run_than_the_page_names_fails(page: Page, pristine: Path) -> None:
     found = failed_at(checked(page, pristine, run_id="0" * 64))
     assert found is not None
@@ -686,3 +716,18 @@ def test_the_statuses_have_the_names_that_claims_give_them(page: Page) -> None:
     failures = page.evaluate("TokenwattTrials.FAILURES")
     wanted = [None if s in {Status.OK, Status.CENSORED} else s.name.lower() for s in Status]
     assert failures == wanted
+
+
+REAL = [
+    path
+    for path in sorted((ROOT / "runs").glob("**/*.json"))
+    if b'"run_schema"' in path.read_bytes()
+]
+"""The measured runs that this project publishes."""
+
+
+@pytest.mark.parametrize("path", REAL, ids=[str(path.relative_to(ROOT)) for path in REAL])
+def test_a_run_that_was_really_measured_is_verified_with_its_replay(page: Page, path: Path) -> None:
+    report = checked(page, path, replay=True)
+    assert [check["outcome"] for check in report["checks"]] == ["passed"] * 10, report["checks"]
+    assert report["replay"]["outcome"] == "passed", report["replay"]
