@@ -18,7 +18,8 @@ help:
 	@echo "make test            format, lint, types, layers, tests, coverage"
 	@echo "make site            build the site from runs/ into site/"
 	@echo "make bench B=NAME    run tests/benchmarks/NAME.py, write build/bench/NAME.json"
-	@echo "make proof B=NAME    50,000 examples for each property of a test_NAME.py; resumable"
+	@echo "make proof B=NAME    50,000 examples for each property of a test_NAME.py, or what"
+	@echo "                     tests/proofs/NAME.py says; resumable"
 	@echo "PYTHON=python3.12    names another interpreter (3.11 or newer)"
 
 demo: $(VENV)/demo.stamp
@@ -38,7 +39,7 @@ test: $(VENV)/dev.stamp $(VENV)/demo.stamp chromium
 bench: $(VENV)/dev.stamp $(VENV)/demo.stamp $(VENV)/bench.stamp
 	$(PY) -m tests.benchmarks $(B)
 
-proof: $(VENV)/dev.stamp
+proof: $(VENV)/dev.stamp $(VENV)/demo.stamp
 	$(PY) -m tests.proofs $(B)
 
 site: $(VENV)/base.stamp

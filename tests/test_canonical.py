@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import os
@@ -417,3 +418,20 @@ def test_blanks_hide_no_character_that_is_unfit(blank: str) -> None:
     assert text_fault(f"a{blank}\u202e{blank}\t") == (
         "holds the character U+202E, which is invisible or a control"
     )
+
+
+def test_the_vectors_that_python_and_javascript_share_hold_here() -> None:
+    path = Path(__file__).parent / "fixtures" / "strict-json.vectors.json"
+    vectors = json.loads(path.read_text(encoding="utf-8"))
+    for name, data in vectors["refused"].items():
+        with pytest.raises(InputError):
+            pytest.fail(f"{name}: {load_json(base64.b64decode(data), source='x')}")
+    for one in vectors["read"]:
+        value = load_json(base64.b64decode(one["data"]), source="x")
+        assert canonical_bytes(value).decode() == one["canonical"]
+
+
+def test_each_bad_text_that_is_short_is_among_those_vectors() -> None:
+    path = Path(__file__).parent / "fixtures" / "strict-json.vectors.json"
+    shared = set(json.loads(path.read_text(encoding="utf-8"))["refused"])
+    assert {name for name, data in BAD_JSON.items() if len(data) < 5000} <= shared

@@ -11,12 +11,14 @@ from tests.measure.test_begun import gpu, powered
 from tests.measure.test_session import Lab, interrupt, lab  # noqa: F401  # a fixture
 from tests.support.runs import (
     RunBuilder,
+    a_key,
     a_trace,
     as_written,
     conversation_spec,
     small_spec_dict,
     trace_spec,
 )
+from tests.support.statements import state
 from tests.support.tokenizer_files import metaspace
 from tokenwatt_site import __version__, cli
 from tokenwatt_site.commands.check import Checked
@@ -127,6 +129,44 @@ def test_c2_verify_looks_at_every_file_and_exits_with_6_when_one_fails(here):
     assert "NOT VERIFIED" in done.stderr
     assert "check 2" in done.stderr
     assert str(good) in done.stdout
+
+
+def test_verify_tells_what_is_stated_and_whether_it_counts(here):
+    path = RunBuilder().write(here / "runs")
+    state(path, "withdrawn", a_key())
+    state(path, "disputed", a_key(9))
+    done = call("verify", path)
+    assert done.exit_code == 0
+    verified, withdrawn, disputed = done.stdout.splitlines()
+    assert verified.startswith(f"{path}: verified")
+    assert withdrawn.startswith("  2026-02-01 10:00 withdrawn by unknown key ed25519:")
+    assert withdrawn.endswith(": the driver was another one")
+    assert disputed.endswith(
+        ": too fast for its clocks (changes nothing: its key is not registered)"
+    )
+
+
+def test_statements_that_are_not_valid_fail_beside_a_run_that_is_verified(here):
+    path = RunBuilder().write(here / "runs")
+    path.with_name("run.att.jsonl").write_bytes(b"garbage\n")
+    done = call("verify", path)
+    assert done.exit_code == 6
+    assert "verified" in done.stdout
+    assert "run.att.jsonl: NOT VERIFIED, what it states is left out" in done.stderr
+    assert "run.att.jsonl:1: is not valid JSON" in done.stderr
+
+
+def test_attest_prints_the_file_of_the_statements_and_says_what_they_need(here):
+    path = RunBuilder().write(here / "runs")
+    done = call("attest", "disputed", path, "--reason", "too fast")
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout == f"{path.with_name('run.att.jsonl')}\n"
+    assert "is not registered" in done.stderr
+    assert "disputed by unknown key" in call("verify", path).stdout
+    again = call("attest", "withdrawn", path, "--reason", "not mine")
+    assert again.exit_code == 2
+    assert "only the run's own key" in again.stderr
+    assert call("attest", "liked", path).exit_code == 2
 
 
 def test_verify_tells_a_quoted_publication_from_a_run(here):

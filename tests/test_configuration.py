@@ -17,9 +17,12 @@ from tests.support.runs import (
     small_spec,
     spec_in_mode,
 )
+from tests.support.statements import state
 from tokenwatt_site.configuration import Configuration, group
 from tokenwatt_site.evidence.answers import AccuracyLog
-from tokenwatt_site.trust.verify import ValidatedRun, read_tree
+from tokenwatt_site.trust.keyring import Keyring
+from tokenwatt_site.trust.registration import register, with_successor
+from tokenwatt_site.trust.verify import ValidatedRun, read_tree, settle
 
 
 def made(folder: Path, *builders: RunBuilder, known: tuple[int, ...] = ()) -> list[ValidatedRun]:
@@ -121,6 +124,34 @@ def test_an_interrupted_run_leads_only_where_there_is_no_complete_one(tmp_path: 
     runs = made(tmp_path, *builders, known=(1, 2))
     assert names(one(runs)) == ["0", "1"]
     assert names(one(runs[1:])) == ["1"]
+
+
+def test_a_run_that_was_taken_back_leads_only_where_there_is_no_other(tmp_path: Path) -> None:
+    runs = made(tmp_path, RunBuilder(day=1), RunBuilder(day=2), known=(1,))
+    keyring = Keyring.load(tmp_path / "keys")
+    state(runs[1].path, "withdrawn", a_key(1))
+    assert names(one(list(settle(runs, keyring)))) == ["0", "1"]
+    state(runs[0].path, "superseded", a_key(1))
+    assert names(one(list(settle(runs, keyring)))) == ["1", "0"]
+
+
+def test_a_publisher_leads_on_under_the_key_that_follows(tmp_path: Path) -> None:
+    runs = made(
+        tmp_path, RunBuilder(day=1, key=a_key(1)), RunBuilder(day=2, key=a_key(2)), known=()
+    )
+    new = register(a_key(2), name="Lab")
+    old = with_successor(register(a_key(1), name="Lab"), new.keyid, a_key(1))
+    keyring = Keyring().including(new).including(old)
+    assert names(one(list(settle(runs, keyring)))) == ["1", "0"]
+
+
+def test_who_says_that_a_key_follows_their_own_does_not_lead_for_it(tmp_path: Path) -> None:
+    builders = [RunBuilder(day=1, key=a_key(2)), RunBuilder(day=2, key=a_key(1))]
+    runs = made(tmp_path, *builders, known=())
+    owner = register(a_key(2), name="Lab")
+    other = with_successor(register(a_key(1), name="Mallory"), owner.keyid, a_key(1))
+    keyring = Keyring().including(owner).including(other)
+    assert names(one(list(settle(runs, keyring))))[0] == "0"
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))

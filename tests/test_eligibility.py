@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -19,10 +20,13 @@ from tests.support.runs import (
     small_spec,
     spec_in_mode,
 )
+from tests.support.statements import state
 from tokenwatt_site.configuration import Configuration, group
 from tokenwatt_site.eligibility import reasons
 from tokenwatt_site.trust.keyring import Keyring
-from tokenwatt_site.trust.verify import ValidatedRun, verify_run
+from tokenwatt_site.trust.predicates import Kind
+from tokenwatt_site.trust.registration import register, with_revocation
+from tokenwatt_site.trust.verify import ValidatedRun, settle, verify_run
 
 RECORDED = {
     "setup__accelerator__memory_gib": 64,
@@ -253,6 +257,60 @@ def test_a_gate_is_not_passed_against_a_run_that_failed_its_own(
 def test_a_score_without_a_reference_does_not_rank(tmp_path: Path) -> None:
     run = gated(tmp_path, "three", right(360), reference=None)
     assert "score only" in text(of(run), "accuracy")
+
+
+def test_what_was_withdrawn_superseded_or_disputed_does_not_rank_and_says_so_first(
+    tmp_path: Path,
+) -> None:
+    path = RunBuilder().write(tmp_path)
+    keyring = keyring_of(tmp_path / "keys", a_key(), a_key(2))
+    for kind, key in (("disputed", 2), ("superseded", 1), ("withdrawn", 1)):
+        state(path, cast("Kind", kind), a_key(key))
+    subject = group([verify_run(path, root=tmp_path, keyring=keyring)])[0]
+    assert codes(subject)[:3] == ["withdrawn", "superseded", "disputed"]
+    assert text(subject, "withdrawn") == "withdrawn by its publisher: the driver was another one"
+    assert text(subject, "superseded") == (
+        "superseded by another run of its publisher: more launches"
+    )
+    assert text(subject, "disputed") == "disputed by Lab 2: too fast for its clocks"
+
+
+def test_a_dispute_by_a_stranger_bars_nothing(tmp_path: Path) -> None:
+    path = RunBuilder().write(tmp_path)
+    state(path, "disputed", a_key(9))
+    keyring = keyring_of(tmp_path / "keys", a_key())
+    subject = group([verify_run(path, root=tmp_path, keyring=keyring)])[0]
+    assert "disputed" not in codes(subject)
+
+
+def test_f19_a_key_that_was_revoked_bars_unless_a_witness_was_before(tmp_path: Path) -> None:
+    path = RunBuilder().write(tmp_path)
+    revoked = with_revocation(
+        register(a_key(), name="Lab 1"),
+        at=datetime(2026, 2, 10, tzinfo=UTC),
+        reason="lost",
+        private_key=a_key(),
+    )
+    keyring = Keyring().including(register(a_key(2), name="Lab 2")).including(revoked)
+    subject = group([verify_run(path, root=tmp_path, keyring=keyring)])[0]
+    assert "was revoked at 2026-02-10" in text(subject, "key")
+    state(path, "countersigned", a_key(2))
+    subject = group([verify_run(path, root=tmp_path, keyring=keyring)])[0]
+    assert "key" not in codes(subject)
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"), [("withdrawn", "which was taken back"), ("disputed", "which is disputed")]
+)
+def test_a_reference_that_was_taken_back_or_is_disputed_is_none(
+    tmp_path: Path, kind: Kind, words: str
+) -> None:
+    reference = gated(tmp_path / "reference", "one", right(360))
+    run = gated(tmp_path / "run", "three", right(359), **against(reference))
+    state(reference.path, kind, a_key())
+    keyring = keyring_of(tmp_path / "keys", a_key())
+    (fallen,) = settle([reference], keyring)
+    assert words in text(of(run, fallen), "accuracy")
 
 
 def test_only_the_headline_decides(tmp_path: Path) -> None:

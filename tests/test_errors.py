@@ -16,6 +16,7 @@ EXIT_CODES = {
     "GateFailed": 4,
     "InvalidMeasurement": 5,
     "VerificationError": 6,
+    "NotComparable": 12,
     "Interrupted": 130,
 }
 

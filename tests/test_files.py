@@ -2,10 +2,11 @@
 
 import os
 import stat
+import threading
 
 import pytest
 
-from tokenwatt_site.files import put, put_new, whole_lines
+from tokenwatt_site.files import locked, put, put_new, whole_lines
 
 WRITERS = [put, put_new]
 NAMES = ["put", "put_new"]
@@ -86,3 +87,27 @@ def test_a_last_line_that_a_crash_cut_is_removed_and_whole_ones_stay(tmp_path):
     path.write_bytes(b"one\ntwo\nthr")
     assert whole_lines(path) == path.read_bytes() == b"one\ntwo\n"
     assert whole_lines(path) == b"one\ntwo\n"
+
+
+def test_a_folder_is_for_one_at_a_time(tmp_path):
+    order = []
+    waits = threading.Event()
+
+    def other():
+        waits.set()
+        with locked(tmp_path):
+            order.append("other")
+
+    thread = threading.Thread(target=other)
+    with locked(tmp_path):
+        thread.start()
+        assert waits.wait(10)
+        order.append("first")
+    thread.join()
+    assert order == ["first", "other"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_is_not_there_cannot_be_locked(tmp_path):
+    with pytest.raises(FileNotFoundError), locked(tmp_path / "none"):
+        pass

@@ -10,16 +10,21 @@ import pytest
 from mkdocs.config import load_config
 from mkdocs.exceptions import Abort, PluginError
 
+from tests.commands.test_published import site as serving
 from tests.pages.conftest import SHIPPED, a_power_log, board_spec
 from tests.pages.test_goodput_bench import MACHINE
 from tests.pages.test_goodput_bench import written as write_bench
 from tests.pages.test_report import Parsed
 from tests.support.runs import RunBuilder, a_key, keyring_of, small_spec
 from tests.support.site import build_site, make_project
+from tests.support.statements import state
 from tokenwatt_site.commands.measure import read_spec
+from tokenwatt_site.commands.published import fetch_run
+from tokenwatt_site.commands.verify import verify
 from tokenwatt_site.pages.page import Page
-from tokenwatt_site.pages.standalone import script_hash
-from tokenwatt_site.plugin import front_matter, with_policy
+from tokenwatt_site.pages.policy import script_hash
+from tokenwatt_site.plugin import front_matter
+from tokenwatt_site.trust.commitment import commit, path_beside
 
 EVIL = '</title><script>document.body.dataset.pwned=1</script><img src=x onerror="x()">&lt;b&gt;'
 
@@ -32,7 +37,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     RunBuilder(simulated=False).write(runs / "one")
     RunBuilder(spec=small_spec(title=EVIL, setup__host_kind="other")).write(runs / "two")
     shutil.copy(SHIPPED, runs)
-    keyring_of(folder / "site_src" / "keys", a_key())
+    keyring_of(folder / "site_src" / "keys", a_key(), a_key(2))
+    state(runs / "one" / "run.json", "disputed", a_key(2))
     write_bench(folder / "site_src" / "data")
     return build_site(folder)
 
@@ -53,8 +59,9 @@ def test_the_goodput_page_draws_the_benchmark_from_the_file_beside_it(site: Path
     page = (site / "goodput.html").read_text(encoding="utf-8")
     assert f"Measured on: {MACHINE}" in page
     assert 'href="data/goodput-bench.json"' in page
+    assert 'href="data/goodput-proof.json"' in page
     assert (site / "data" / "goodput-bench.json").is_file()
-    assert page.count('role="img"') == 4
+    assert page.count('role="img"') == 6
     assert "<!--tw:" not in page
 
 
@@ -112,12 +119,50 @@ def test_no_page_names_an_address_outside_the_site(site: Path) -> None:
 
 
 def test_f28_every_page_has_a_policy_that_covers_its_inline_scripts(site: Path) -> None:
+    assert site / "404.html" in pages(site)
     for path in pages(site):
         html = path.read_text(encoding="utf-8")
-        policy = next(a["content"] or "" for tag, a in Parsed(html).tags if "http-equiv" in a)
+        (policy,) = [a["content"] or "" for tag, a in Parsed(html).tags if "http-equiv" in a]
+        assert html.index("http-equiv") < html.index("<script"), path
+        for directive in ("default-src 'self'", "connect-src 'self'", "form-action 'none'"):
+            assert directive in policy.split("; "), path
         inline = re.findall(r"<script>(.*?)</script>", html, re.DOTALL)
         assert inline
         assert all(script_hash(script) in policy for script in inline), path
+        assert policy.count("sha256-") == len(set(inline)), path
+        assert "unsafe-inline" not in policy.partition("script-src")[2], path
+
+
+def test_f28_a_script_that_nobody_wrote_fails_the_build_and_gets_no_digest(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = make_project(tmp_path)
+    RunBuilder(spec=small_spec(title="<script>stolen()</script>")).write(runs / "one")
+    monkeypatch.setattr("tokenwatt_site.plugin.front_matter", unescaped)
+    told = refusal(tmp_path, caplog)
+    assert "reports/" in told
+    assert "a script is in this page that neither the theme nor its prose has" in told
+
+
+def unescaped(page: Page, *, toc: bool) -> str:
+    """What `front_matter` was if it forgot that templates print titles raw."""
+    return f"---\ntitle: {json.dumps(page.title)}\ndescription: {json.dumps(page.title)}\n---\n"
+
+
+def test_f28_a_script_in_prose_of_the_site_runs(tmp_path: Path) -> None:
+    make_project(tmp_path)
+    with (tmp_path / "site_src" / "method.md").open("a", encoding="utf-8") as handle:
+        handle.write("\n<script>own(1)</script>\n")
+    html = (build_site(tmp_path) / "method.html").read_text(encoding="utf-8")
+    assert script_hash("own(1)") in html
+
+
+def test_f28_a_theme_without_a_place_for_the_policy_fails_the_build(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_project(tmp_path)
+    monkeypatch.setattr("tokenwatt_site.plugin.with_policy", lambda *_: None)
+    assert "404.html: has no <meta" in refusal(tmp_path, caplog)
 
 
 def test_a_report_has_a_skip_link_and_its_table_of_contents(site: Path) -> None:
@@ -161,6 +206,75 @@ def test_a_bad_file_stops_the_build_with_one_list_of_all_that_is_wrong(
     assert "2 files under" in told
     assert str(cut) in told
     assert "other.json" in told
+
+
+def test_bad_keys_and_bad_runs_are_told_in_one_list(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    runs = make_project(tmp_path)
+    RunBuilder().write(runs / "good")
+    (runs / "cut.json").write_text("{", encoding="utf-8")
+    keys = tmp_path / "site_src" / "keys"
+    keyring_of(keys, a_key())
+    (keys / "one.json").write_text("[]", encoding="utf-8")
+    (keys / "two.json").write_text('{"a": 1, "a": 2}', encoding="utf-8")
+    told = refusal(tmp_path, caplog)
+    for name in ("one.json", "two.json", "cut.json"):
+        assert name in told
+    assert "problems with" in told
+    assert "1 file under" in told
+
+
+def test_bad_keys_fail_a_build_that_drops_bad_runs(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    make_project(tmp_path, on_invalid="drop")
+    keys = tmp_path / "site_src" / "keys"
+    keyring_of(keys, a_key())
+    (keys / "one.json").write_text("[]", encoding="utf-8")
+    assert "one.json" in refusal(tmp_path, caplog)
+    assert not (tmp_path / "site" / "index.html").exists()
+
+
+def test_another_word_for_what_to_do_with_bad_files_is_refused(tmp_path: Path) -> None:
+    make_project(tmp_path, on_invalid="stop")
+    with pytest.raises(Abort):
+        build_site(tmp_path)
+
+
+def test_statements_are_served_beside_their_run(site: Path) -> None:
+    (beside,) = (site.parent / "runs").glob("*/run.att.jsonl")
+    (served,) = (site / "runs").glob("*/run.att.jsonl")
+    assert served.read_bytes() == beside.read_bytes()
+    assert json.loads((served.parent / "run.json").read_bytes()) == json.loads(
+        beside.with_name("run.json").read_bytes()
+    )
+    told = "disputed by Lab 2: too fast for its clocks"
+    assert told in (site / "index.html").read_text(encoding="utf-8")
+
+
+def test_statements_that_are_not_valid_stop_the_build_and_their_run_does_not(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    runs = make_project(tmp_path)
+    beside = state(RunBuilder().write(runs), "disputed", a_key(2))
+    beside.write_bytes(beside.read_bytes()[:-9])
+    told = refusal(tmp_path, caplog)
+    assert "run.att.jsonl: the last line is cut" in told
+    assert "1 file under" in told
+
+
+def test_drop_publishes_a_run_without_statements_that_are_not_valid(tmp_path: Path) -> None:
+    runs = make_project(tmp_path, on_invalid="drop")
+    beside = state(RunBuilder().write(runs), "disputed", a_key(2))
+    beside.write_bytes(beside.read_bytes()[:-9])
+    site = build_site(tmp_path)
+    home = (site / "index.html").read_text(encoding="utf-8")
+    assert "1 measured configuration." in home
+    assert "<li>run.att.jsonl<span>" in home
+    assert not list(site.rglob("*.att.jsonl"))
+    report = next((site / "reports").glob("*.html")).read_text(encoding="utf-8")
+    assert "1 file of statements or commitments beside this run failed verification" in report
 
 
 def test_drop_publishes_the_rest_and_lists_what_was_left_out(tmp_path: Path) -> None:
@@ -247,6 +361,29 @@ def test_an_index_of_ones_own_is_refused_by_name(
     assert "index.md: the ranking is the home page" in caplog.text
 
 
+def test_a_site_that_knows_its_address_names_the_run_to_reproduce_and_publishes_its_commitment(
+    tmp_path: Path,
+) -> None:
+    runs = make_project(tmp_path)
+    config = tmp_path / "mkdocs.yml"
+    told = config.read_text(encoding="utf-8") + "\nsite_url: https://example.org/bench/\n"
+    config.write_text(told, encoding="utf-8")
+    path = RunBuilder(simulated=False).write(runs)
+    opening = verify(path).evidence.journal[0]
+    path_beside(path).write_bytes(commit(opening, a_key()))
+    built = build_site(tmp_path)
+    (page,) = (built / "reports").glob("*.html")
+    run_id = verify(path).run_id
+    address = f"https://example.org/bench/runs/{run_id}/run.json"
+    text = Parsed(page.read_text(encoding="utf-8")).text
+    assert f"tokenwatt-site reproduce {address} --out" in text
+    assert "Committed, own word" in text
+    with serving(built) as local:
+        fetched = fetch_run(f"{local}/runs/{run_id}/run.json", tmp_path / "fetched")
+    assert verify(fetched).run_id == run_id
+    assert verify(built / "runs" / run_id / "run.json").promised.commitment is not None
+
+
 def test_a_site_without_runs_builds(tmp_path: Path) -> None:
     make_project(tmp_path)
     home = (build_site(tmp_path) / "index.html").read_text(encoding="utf-8")
@@ -264,11 +401,6 @@ def test_front_matter_cannot_be_broken_out_of() -> None:
         "---",
     ]
     assert "<" not in lines[1]
-
-
-def test_data_scripts_need_no_hash() -> None:
-    html = '<meta charset="utf-8"><script type="application/json">{}</script><script>a()</script>'
-    assert len(re.findall("sha256-", with_policy(html))) == 1
 
 
 def test_a_site_names_what_its_pages_multiply_energy_with(tmp_path: Path) -> None:

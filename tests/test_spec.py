@@ -550,6 +550,7 @@ def test_shipped_configurations_keep_their_ids() -> None:
     ids = [load_spec(path).configuration_id for path in sorted((ROOT / "specs").glob("*.yaml"))]
     assert ids == [
         "smollm2-135m-instruct-cpu-llama-cpp-2066154df037",
+        "smollm2-135m-instruct-cpu-llama-cpp-e58820a387e0",
         "deepseek-v4-1-flash-4x-nvidia-h200-vllm-c7c2b0fd8f0a",
     ]
 

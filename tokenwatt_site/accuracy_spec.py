@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from tokenwatt_site.schema import GrowingModel, Line, Model, Sha256, no_secret
+from tokenwatt_site.schema import GrowingModel, Line, Model, Sha256, publishable
 
 MAX_QUESTIONS = 50_000
 MAX_ANSWERS = 100_000
@@ -81,7 +81,7 @@ def _relative(text: str) -> str:
     parts = PurePosixPath(text).parts
     if not re.fullmatch(r"[A-Za-z0-9._/-]+", text) or text.startswith("/") or ".." in parts:
         raise ValueError("a path from the spec's own folder, such as tasks/sums.jsonl")
-    return no_secret(text)
+    return publishable(text)
 
 
 class AccuracyPlan(Model):

@@ -22,6 +22,7 @@ from rich.live import Live
 from rich.table import Table
 
 from tokenwatt_site import __version__
+from tokenwatt_site.commands import attest as attest_command
 from tokenwatt_site.commands import check as check_command
 from tokenwatt_site.commands import doctor as doctor_command
 from tokenwatt_site.commands import init as init_command
@@ -29,11 +30,14 @@ from tokenwatt_site.commands import keys as keys_command
 from tokenwatt_site.commands import measure as measure_command
 from tokenwatt_site.commands import plan as plan_command
 from tokenwatt_site.commands import progress
+from tokenwatt_site.commands import reproduce as reproduce_command
 from tokenwatt_site.commands import simulate as simulate_command
 from tokenwatt_site.commands import trace as trace_command
 from tokenwatt_site.commands import verify as verify_command
 from tokenwatt_site.commands.budget import budget_s
 from tokenwatt_site.commands.checks import counted, table
+from tokenwatt_site.commands.committing import publisher_nonce
+from tokenwatt_site.commands.own_spec import Own
 from tokenwatt_site.errors import (
     EnvironmentProblem,
     GateFailed,
@@ -91,8 +95,6 @@ class _Display:
         self._shown = (-1, 0)
 
     def __enter__(self) -> Events:
-        if _err.is_terminal:
-            self._live.start()
         return Events(progress=self._progress, say=self._say)
 
     def __exit__(self, *_: object) -> None:
@@ -104,6 +106,7 @@ class _Display:
     def _progress(self, p: Progress) -> None:
         if _err.is_terminal:
             with contextlib.suppress(OSError, ValueError):
+                self._live.start()  # at the first trial: before it, somebody may be asked
                 self._live.update(_progress_table(p))
             return
         slot = (p.trial, p.now_ns // self.PLAIN_EVERY_NS)
@@ -158,6 +161,10 @@ BudgetOption = Annotated[str | None, typer.Option(help="How long it may take: 45
 KeyVariableOption = Annotated[
     str | None, typer.Option(help="The environment variable with the engine's API key.")
 ]
+KeysOption = Annotated[Path, typer.Option(help="Folder of registered keys.")]
+UntilOption = Annotated[
+    str | None, typer.Option(help="The last day on which it counts, such as 2027-12-31.")
+]
 
 
 def _version(asked: bool) -> None:  # noqa: FBT001  # typer calls it so
@@ -190,13 +197,21 @@ def measure(
     ] = None,
     gpus: GpusOption = None,
     budget: BudgetOption = None,
+    commit_to: Annotated[
+        Path | None, typer.Option(help="Where a signed commitment goes before anything runs.")
+    ] = None,
+    nonce: Annotated[
+        str | None, typer.Option(help="Hex that a publisher gave, to draw prompts from too.")
+    ] = None,
 ) -> None:
     """Measure a configuration and write a signed run file."""
     limit_s = None if budget is None else budget_s(budget)
+    given = publisher_nonce(nonce)
     if resume is not None:
-        if spec or label or role or gpus:
+        if spec or label or role or gpus or commit_to or nonce:
             raise UsageError(
-                "--resume takes spec, label, role and boards from its folder; leave them out"
+                "--resume takes spec, label, role, boards, commitment and nonce from its folder;"
+                " leave them out"
             )
         wanted, folder = measure_command.resumed_spec(resume), resume
         trace, model, beside = None, None, None
@@ -220,6 +235,8 @@ def measure(
             beside=beside,
             out=out,
             budget_s=limit_s,
+            commit_to=commit_to,
+            nonce=given,
         )
     _print_summary(run)
     typer.echo(path)
@@ -240,6 +257,52 @@ def _print_summary(run: Run) -> None:
         )
     if run.claims.gate.outcome != "none":
         _tell(f"  {run.claims.gate.text}")
+
+
+@app.command()
+@_handled
+def reproduce(
+    run: Annotated[str, typer.Argument(help="Run file with its evidence, or the URL of one.")],
+    *,
+    url: Annotated[
+        str | None, typer.Option(help="Base URL of an engine that runs here already.")
+    ] = None,
+    api_key_variable: KeyVariableOption = None,
+    gpus: GpusOption = None,
+    driver: Annotated[
+        str | None, typer.Option(help="What drives the boards, where no instrument tells it.")
+    ] = None,
+    host_kind: Annotated[
+        str | None, typer.Option(help="Kind of this host (provider and instance, not its name).")
+    ] = None,
+    out: OutOption = None,
+    budget: BudgetOption = None,
+    measured: Annotated[
+        Path | None, typer.Option(help="Your own run of it, where it is measured already.")
+    ] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do not ask before the run's own command is started.")
+    ] = False,
+) -> None:
+    """Measure somebody's run again, compare, and sign what came out."""
+    asked = reproduce_command.Asked(
+        own=Own(url, api_key_variable, driver, host_kind, gpus),
+        measured=measured,
+        out=out,
+        budget_s=None if budget is None else budget_s(budget),
+        yes=yes,
+    )
+    with _Display() as events:
+        done = reproduce_command.reproduce(run, asked, events, _ask)
+    if measured is None:
+        _print_summary(done.again.run)
+    for line in reproduce_command.lines(done, run):
+        _tell(line)
+    typer.echo(f"{done.compared.outcome}: {done.compared.text}")
+    typer.echo(done.again.path)
+    typer.echo(done.statement)
+    if code := reproduce_command.EXIT_CODES[done.compared.outcome]:
+        raise typer.Exit(code)
 
 
 @app.command()
@@ -286,9 +349,7 @@ def plan(
 @_handled
 def verify(
     files: Annotated[list[Path], typer.Argument(help="Run files; evidence lies beside each.")],
-    keys: Annotated[
-        Path, typer.Option(help="Folder of registered keys.")
-    ] = verify_command.KEYS_FOLDER,
+    keys: KeysOption = verify_command.KEYS_FOLDER,
     level: Annotated[
         Level, typer.Option(help="data: without the replay of the engine model, sooner done.")
     ] = "model",
@@ -300,19 +361,55 @@ def verify(
             if verify_command.quoted(file) is not None:
                 typer.echo(f"{file}: quoted as published, nothing to recompute")
                 continue
+            if (promise := verify_command.committed(file)) is not None:
+                configuration = promise.commitment.opening.get("configuration")
+                typer.echo(
+                    f"{file}: verified, a commitment to a run of {configuration}, signed by"
+                    f" {promise.keyid}; it says at {promise.commitment.at}"
+                )
+                continue
             checked = verify_command.verify(file, keys, level)
         except TokenwattError as error:
             _tell(f"{file}: NOT VERIFIED")
             _tell(str(error))
             failed = failed or error
             continue
-        signer = f"{checked.signer}, known key" if checked.signer else "unknown key"
+        signer = f"{checked.signer}, " if checked.signer else ""
         typer.echo(
-            f"{file}: verified, run {checked.run_id[:12]}, signed by {checked.keyid} ({signer}),"
+            f"{file}: verified, run {checked.run_id[:12]},"
+            f" signed by {checked.keyid} ({signer}{checked.key_state} key),"
             f" {verify_command.numbers(checked)}"
         )
+        for line in verify_command.stated(checked):
+            typer.echo(f"  {line}")
+        for beside, why in checked.standing.unread:
+            _tell(f"{beside}: NOT VERIFIED, what it states is left out")
+            _tell(str(why))
+            failed = failed or why
     if failed is not None:
         raise typer.Exit(6)
+
+
+@app.command()
+@_handled
+def attest(
+    *,
+    kind: Annotated[attest_command.Attestable, typer.Argument(help="What you state.")],
+    run: Annotated[Path, typer.Argument(help="The run file with its evidence, or a commitment.")],
+    reason: Annotated[
+        str | None, typer.Option(help="Why it is disputed, withdrawn or superseded.")
+    ] = None,
+    by: Annotated[
+        str | None, typer.Option(help="The run that supersedes it: its file or id.")
+    ] = None,
+    url: Annotated[str | None, typer.Option(help="Where a dispute is discussed; https.")] = None,
+    keys: KeysOption = verify_command.KEYS_FOLDER,
+) -> None:
+    """Verify a run or a commitment, and sign a statement that is published beside it."""
+    done = attest_command.attest(kind, run, reason=reason, by=by, url=url, keys=keys)
+    if done.note is not None:
+        _tell(done.note)
+    typer.echo(done.path)
 
 
 @app.command()
@@ -369,16 +466,56 @@ def trace(
     typer.echo(written.spec_lines)
 
 
+@keys_app.command("new")
+@_handled
+def new_key() -> None:
+    """Make your own signing key; one that is there is never overwritten."""
+    made = keys_command.new()
+    _tell(f"made {made.path}; keep it to yourself")
+    typer.echo(made.keyid)
+
+
 @keys_app.command("add")
 @_handled
 def add_key(
     name: Annotated[str, typer.Argument(help="The name to show for your runs.")],
-    keys: Annotated[
-        Path, typer.Option(help="Folder of registered keys.")
-    ] = verify_command.KEYS_FOLDER,
+    organisation: Annotated[str | None, typer.Option(help="Shown beside the name.")] = None,
+    until: UntilOption = None,
+    keys: KeysOption = verify_command.KEYS_FOLDER,
 ) -> None:
     """Register your own signing key, so that the site shows your name."""
-    typer.echo(keys_command.add(name, keys))
+    typer.echo(keys_command.add(name, keys, organisation=organisation, until=until))
+
+
+@keys_app.command("list")
+@_handled
+def list_keys(keys: KeysOption = verify_command.KEYS_FOLDER) -> None:
+    """Show your own key and the registered ones, with their states."""
+    for line in keys_command.listed(keys):
+        typer.echo(line)
+
+
+@keys_app.command("rotate")
+@_handled
+def rotate_key(until: UntilOption = None, keys: KeysOption = verify_command.KEYS_FOLDER) -> None:
+    """Replace your own key by a new one, registered as its successor."""
+    rotated = keys_command.rotate(keys, until=until)
+    _tell(f"the old key is kept in {rotated.kept}; the site needs both registrations:")
+    for path in rotated.written:
+        typer.echo(path)
+
+
+@keys_app.command("revoke")
+@_handled
+def revoke_key(
+    reason: Annotated[str, typer.Option(help="Shown beside the runs that it signed.")],
+    keyid: Annotated[
+        str | None, typer.Argument(help="A key that yours follows; default your own.")
+    ] = None,
+    keys: KeysOption = verify_command.KEYS_FOLDER,
+) -> None:
+    """Revoke a key for good: only runs that were witnessed before still count."""
+    typer.echo(keys_command.revoke(keyid, reason, keys))
 
 
 @app.command()

@@ -20,8 +20,9 @@ class Configuration:
 
     The headline is the newest complete run of the first publisher in the highest mode that
     publisher has. Repeats of several run files are not pooled yet. The first publisher is the key
-    whose run started first, by the runs' own clocks; a registered key comes before any that is not,
-    whose dates nobody vouches for. Interrupted runs lead only where there is no complete one.
+    whose run started first, by the runs' own clocks, with the keys that follow it; a key that is
+    trusted comes before any that is not, whose dates nobody vouches for. Interrupted runs lead only
+    where there is no complete one, and runs that were taken back only where there is no other.
 
     Simulated and measured runs of one setup are two configurations: `simulated` and the id say so.
 
@@ -66,7 +67,8 @@ def _page_id(run: ValidatedRun) -> str:
 def _configuration(
     page: str, runs: Sequence[ValidatedRun], by_id: Mapping[str, ValidatedRun]
 ) -> Configuration:
-    leading = _first_publisher([r for r in runs if r.run.status == "complete"] or runs)
+    standing = [r for r in runs if not r.standing.retracted] or runs
+    leading = _first_publisher([r for r in standing if r.run.status == "complete"] or standing)
     headline = max(leading, key=_importance)
     others = sorted((r for r in runs if r is not headline), key=_importance, reverse=True)
     return Configuration(
@@ -93,9 +95,10 @@ def _digest(run: ValidatedRun, role: str) -> str | None:
 
 
 def _first_publisher(runs: Sequence[ValidatedRun]) -> list[ValidatedRun]:
-    known = [r for r in runs if r.key_state == "known"] or runs
+    known = [r for r in runs if r.standing.key.trusted] or runs
     first = min(known, key=lambda r: (r.run.conditions.started, r.run_id))
-    return [r for r in runs if r.keyid == first.keyid]
+    # Not the keys before it: anybody may say that another's key follows their own.
+    return [r for r in known if r.keyid in first.standing.chain]
 
 
 def _importance(run: ValidatedRun) -> tuple[int, str, str]:

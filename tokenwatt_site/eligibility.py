@@ -10,9 +10,13 @@ from tokenwatt_site.claims.caveats import not_recorded
 from tokenwatt_site.configuration import Configuration
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.run import GateClaim, LongRunClaim
+from tokenwatt_site.trust.standing import RunStanding
 from tokenwatt_site.trust.verify import ValidatedRun
 
 Code: TypeAlias = Literal[
+    "withdrawn",
+    "superseded",
+    "disputed",
     "simulated",
     "interrupted",
     "mode",
@@ -46,6 +50,7 @@ def reasons(configuration: Configuration) -> tuple[Exclusion, ...]:
 
 def _all(configuration: Configuration) -> Iterator[tuple[Code, str]]:
     headline, claims = configuration.headline, configuration.claims
+    yield from _stated(headline.standing)
     if configuration.simulated:
         yield "simulated", "the engine was simulated: nothing was measured"
     if headline.run.status != "complete":
@@ -53,8 +58,8 @@ def _all(configuration: Configuration) -> Iterator[tuple[Code, str]]:
     mode = headline.run.spec.protocol.mode
     if mode != "full":
         yield "mode", f"{mode} mode; only full mode ranks"
-    if headline.key_state != "known":
-        yield "key", f"the signing key {headline.keyid} is not registered"
+    if not headline.standing.key.trusted:
+        yield "key", f"the signing key {headline.keyid} {headline.standing.key.text}"
     for outcome in claims.outcomes:
         if outcome.level == "INVALID":
             yield "physics", f"{METRICS[outcome.key].label} is INVALID: {outcome.text}"
@@ -68,6 +73,15 @@ def _all(configuration: Configuration) -> Iterator[tuple[Code, str]]:
     yield from _long_run(claims.long_run)
     if fields := not_recorded(configuration.setup.to_json()):
         yield "setup", f"not recorded: {', '.join(fields)}"
+
+
+def _stated(standing: RunStanding) -> Iterator[tuple[Code, str]]:
+    for told in standing.counting("withdrawn"):
+        yield "withdrawn", f"withdrawn by its publisher: {told.signed.reason}"
+    for told in standing.counting("superseded"):
+        yield "superseded", f"superseded by another run of its publisher: {told.signed.reason}"
+    for told in standing.counting("disputed"):
+        yield "disputed", f"disputed by {told.key.name}: {told.signed.reason}"
 
 
 def _long_run(claim: LongRunClaim) -> Iterator[tuple[Code, str]]:
@@ -91,9 +105,12 @@ def _why_no_reference(gate: GateClaim, reference: ValidatedRun | None) -> str | 
     against = f"the accuracy gate was passed against run {gate.reference_run}"
     if reference is None:
         return f"{against}, which is not here with these answers"
-    if reference.key_state != "known":
+    if not reference.standing.key.trusted:
         # Else anybody could bring a reference that is easily matched.
-        return f"{against}, whose key is not registered"
+        return f"{against}, whose key {reference.standing.key.text}"
+    if reference.standing.retracted or reference.standing.disputed:
+        state = "was taken back" if reference.standing.retracted else "is disputed"
+        return f"{against}, which {state}"
     if reference.run.simulated or reference.run.status != "complete":
         state = "simulated" if reference.run.simulated else "interrupted"
         return f"{against}, which is {state}"

@@ -10,6 +10,7 @@ TokenwattError                  1  a defect of ours, when raised as such
 ├── GateFailed                  4  measured and written, and its answers are worse than allowed
 ├── InvalidMeasurement          5  the measurement ran and cannot be used
 ├── VerificationError           6  a run file that does not prove what it says
+├── NotComparable              12  a rerun of another setup, which says nothing of the first run
 └── Interrupted               130  stopped by the user; what was measured is kept
 
 The number is the exit code of the command line.
@@ -27,6 +28,7 @@ __all__ = [
     "InputError",
     "Interrupted",
     "InvalidMeasurement",
+    "NotComparable",
     "Problem",
     "ReadBackError",
     "SpecError",
@@ -113,6 +115,10 @@ class VerificationError(TokenwattError):
 
     def __str__(self) -> str:
         return "\n".join(f"check {self.check}: {p}" for p in self.problems)
+
+
+class NotComparable(TokenwattError):
+    exit_code = 12
 
 
 class Interrupted(TokenwattError):

@@ -5,6 +5,7 @@ The bytes go to a hidden file in the same folder, reach the disk, and only then 
 
 from __future__ import annotations
 
+import fcntl
 import os
 import secrets
 from collections.abc import Iterator
@@ -52,6 +53,21 @@ def whole_lines(path: Path) -> bytes:
     if size < len(data):
         os.truncate(path, size)
     return data[:size]
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep out of a folder, until this ends, every other process that asks for the same.
+
+    Raises:
+        OSError: the folder is not there or not readable.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager

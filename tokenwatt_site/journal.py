@@ -53,7 +53,12 @@ class Entry(Model):
 class Journal:
     """Appends lines to a file, each on disk before the call returns."""
 
-    def __init__(self, path: Path, now: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        now: Callable[[], str],
+        clean: Callable[[dict[str, JsonValue]], dict[str, JsonValue]] = dict,
+    ) -> None:
         """Open `path` for appending; an existing file is checked and continued.
 
         A last line that a crash cut was never acknowledged, and is removed.
@@ -61,6 +66,7 @@ class Journal:
         Args:
             path: the file; its folder must exist.
             now: gives the time of a line.
+            clean: makes what a line tells fit to be published; default: as it is.
 
         Raises:
             InputError: the file is there and its chain is broken.
@@ -68,6 +74,7 @@ class Journal:
         """
         self._path = path
         self._now = now
+        self._clean = clean
         try:
             data = whole_lines(path)
         except OSError as error:
@@ -95,7 +102,7 @@ class Journal:
                 "at": self._now(),
                 "event": event,
                 "prev": self._head,
-                "data": data,
+                "data": self._clean(data),
             }
         )
         # What `parse` will read, so that a line it would refuse is never written.

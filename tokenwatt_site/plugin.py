@@ -5,9 +5,10 @@ from __future__ import annotations
 import html
 import json
 import os
-import re
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urljoin
 
 from mkdocs.config import config_options as opt
 from mkdocs.config.base import Config
@@ -24,16 +25,20 @@ from tokenwatt_site.leaderboard import rank
 from tokenwatt_site.pages import (
     glossary,
     goodput_bench,
+    goodput_proof,
+    history,
     quoted,
     ranking,
+    ranking_csv,
     report,
     simulator,
     text,
+    verification,
 )
 from tokenwatt_site.pages.drawing import Chart, draw
 from tokenwatt_site.pages.factors import NO_FACTORS, Factors
 from tokenwatt_site.pages.page import Links, Page, asset, fill
-from tokenwatt_site.pages.standalone import script_hash
+from tokenwatt_site.pages.policy import KnownScripts, inline_scripts, with_policy
 from tokenwatt_site.run import ClaimsOnlyRecord
 from tokenwatt_site.schema import validation_problems
 from tokenwatt_site.trust.keyring import Keyring
@@ -49,10 +54,17 @@ log = get_plugin_logger("tokenwatt")
 
 HOME = "index.md"
 GLOSSARY = "glossary.md"
+VERIFY = "verify.md"
+ASSETS = "assets"
 METHOD = "method.md"
-BENCH = "data/goodput-bench.json"
 STYLE = "assets/tokenwatt.css"
 SCRIPT = "assets/tokenwatt.js"
+SECTIONS = (
+    (goodput_bench.HOLE, "data/goodput-bench.json", goodput_bench.section),
+    (goodput_proof.HOLE, "data/goodput-proof.json", goodput_proof.section),
+)
+"""A hole in the prose, the data in the folder of the prose, and what makes a section of it."""
+
 SIMULATOR = "<!--tw:simulator-->"
 """Where the simulator stands in the prose of METHOD."""
 
@@ -66,8 +78,8 @@ class TokenwattConfig(Config):
     keys_dir = opt.Type(str, default="site_src/keys")
     """Where the registered keys are."""
 
-    on_invalid = opt.Choice(("stop", "drop"), default="stop")
-    """Whether a file that fails verification stops the build or is left out and listed."""
+    on_invalid = opt.Choice(("fail", "drop"), default="fail")
+    """Whether a file that fails verification fails the build or is left out and listed."""
 
     energy = opt.Type(dict, default={})
     """What pages multiply energy with, each with its name: see `pages.factors.Factors`."""
@@ -79,9 +91,11 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
     def on_startup(self, **_: Any) -> None:
         # A hook of this name keeps the plugin object between the rebuilds of `serve`.
         self._pages: dict[str, Page] = {}
+        self._prose: dict[str, tuple[str, ...]] = {}
+        self._theme = KnownScripts(())
         self._factors = NO_FACTORS
         self._cache = Path()
-        self._bench = Path()
+        self._docs = Path()
 
     def on_config(self, config: MkDocsConfig) -> MkDocsConfig:
         root = Path(config.config_file_path or ".").parent.absolute()
@@ -90,8 +104,9 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
         if self._keys.exists():  # where there is none, no key is registered yet
             _expect_folder("keys_dir", self._keys)
         self._factors = _factors(self.config.energy)
+        self._theme = KnownScripts.of(_templates(config.theme.dirs))
         self._cache = root / ".cache" / "tokenwatt"
-        self._bench = Path(config.docs_dir) / BENCH
+        self._docs = Path(config.docs_dir)
         config.extra_css.insert(0, STYLE)
         config.extra_javascript.insert(0, SCRIPT)
         config.watch.extend(str(p) for p in (self._runs, self._keys) if p.is_dir())
@@ -100,19 +115,17 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
     def on_files(self, files: Files, *, config: MkDocsConfig) -> Files:
         if files.get_file_from_path(HOME):
             raise PluginError(f"{HOME}: the ranking is the home page; give this page another name")
-        try:
-            tree = read_tree(self._runs, Keyring.load(self._keys), Replays(self._cache))
-        except TokenwattError as error:
-            raise PluginError(_lines(error)) from error
-        self._refuse(tree)
+        keyring, tree = self._read()
         self._pages = {}
         site = _Site(config, files, self._pages, self._runs, self._factors)
         site.add(tree)
+        site.add_checker(keyring)
         return files
 
     def on_page_content(self, html: str, *, page: MkDocsPage, **_: Any) -> str:
         ours = self._pages.get(page.file.src_uri)
         if ours is None:
+            self._prose[page.file.src_uri] = tuple(inline_scripts(html))
             return _with_simulator(html, page.file.url)
         page.toc = get_toc([_toc_token(anchor, words) for anchor, words in ours.toc])
         return ours.html
@@ -121,12 +134,14 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
         ours = self._pages.get(page.file.src_uri)
         if ours is not None:
             output = fill(output, ours.charts, self._draw)
-        elif goodput_bench.HOLE in output:
-            output = self._with_bench(output, page.file.url)
-        return _finished(output)
+        else:
+            output = self._with_sections(output, page.file.url)
+        return self._finished(output, page.file.src_uri)
 
     def on_post_template(self, output_content: str, *, template_name: str, **_: Any) -> str:
-        return _finished(output_content) if template_name.endswith(".html") else output_content
+        if not template_name.endswith(".html"):
+            return output_content
+        return self._finished(output_content, template_name)
 
     @event_priority(-100)
     def on_post_build(self, *, config: MkDocsConfig) -> None:
@@ -136,27 +151,61 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
             script = f"var __index = {index.read_text(encoding='utf-8')}"
             index.with_suffix(".js").write_text(script, encoding="utf-8")
 
-    def _with_bench(self, output: str, url: str) -> str:
-        try:
-            shown = goodput_bench.section(self._bench, get_relative_url(BENCH, url))
-        except TokenwattError as error:
-            raise PluginError(_lines(error)) from error
-        filled = output.replace(goodput_bench.HOLE, shown.html, 1)
-        return fill(filled, shown.charts, self._draw)
+    def _with_sections(self, output: str, url: str) -> str:
+        for hole, name, section in SECTIONS:
+            if hole not in output:
+                continue
+            try:
+                shown = section(self._docs / name, get_relative_url(name, url))
+            except TokenwattError as error:
+                raise PluginError(_lines(error)) from error
+            output = fill(output.replace(hole, shown.html, 1), shown.charts, self._draw)
+        return output
 
     def _draw(self, chart: Chart) -> str:
         return draw(chart, self._cache)
 
-    def _refuse(self, tree: Tree) -> None:
-        for path, error in tree.refused:
-            told = f"{text.printable(str(path))}: {_lines(error)}"
-            if self.config.on_invalid == "stop":
+    def _finished(self, output: str, name: str) -> str:
+        """Return a whole page with its policy, and what its theme leaves out."""
+        scripts, prose = tuple(inline_scripts(output)), self._prose.get(name, ())
+        for script in scripts:
+            if script not in self._theme and script not in prose:
+                raise PluginError(
+                    f"{name}: a script is in this page that neither the theme nor its prose has:"
+                    f" {text.printable(script[:80])!r}"
+                )
+        # Material leaves its search dialog without a name, which screen readers announce it by.
+        nameless = '<div class="md-search" data-md-component="search" role="dialog">'
+        named = nameless.replace(">", ' aria-label="Search">')
+        finished = with_policy(output.replace(nameless, named, 1), scripts)
+        if finished is None:
+            raise PluginError(f'{name}: has no <meta charset="utf-8">, which the policy goes after')
+        return finished
+
+    def _read(self) -> tuple[Keyring, Tree]:
+        """Read keys and runs, and tell all that is wrong with any of them in one list."""
+        wrong: list[str] = []
+        keyring, unread = Keyring(), None
+        try:
+            keyring = Keyring.load(self._keys)
+        except TokenwattError as error:
+            unread = error
+        if unread is not None:  # also with drop: else known runs would be published as unknown
+            log.error(_lines(unread))
+            wrong.append(f"{text.counted(len(unread.problems), 'problem')} with {self._keys}")
+        tree = read_tree(self._runs, keyring, Replays(self._cache))
+        for path, why in tree.refused:
+            told = f"{text.printable(str(path))}: {_lines(why)}"
+            if self.config.on_invalid == "fail":
                 log.error(told)
             else:
                 log.info(f"left out {told}")
-        if tree.refused and self.config.on_invalid == "stop":
+        if tree.refused and self.config.on_invalid == "fail":
             count = text.counted(len(tree.refused), "file")
-            raise PluginError(f"{count} under {self._runs} failed verification, listed above")
+            wrong.append(f"{count} under {self._runs} failed verification")
+        if wrong:
+            raise PluginError(f"{', and '.join(wrong)}; all listed above")
+        return keyring, tree
 
 
 class _Site:
@@ -172,6 +221,7 @@ class _Site:
     ) -> None:
         self._config, self._files, self._pages, self._runs = config, files, pages, runs
         self._named = named
+        self._verify = self._reserve(VERIFY)
 
     def add(self, tree: Tree) -> None:
         configurations = group(tree.valid)
@@ -185,12 +235,16 @@ class _Site:
         for record, path, file in quotes:
             self._add_quote(record, path, file, self._links(file, home, words, {}))
         self._place(words, glossary.render())
+        board = rank(configurations)
+        urls = {c.id: get_relative_url(f.url, home.url) for c, f in reports}
+        table = ranking_csv.ranking(board, urls)
+        self._files.append(File.generated(self._config, ranking_csv.NAME, content=table))
         self._place(
             home,
             ranking.render(
-                rank(configurations),
+                board,
                 {c.id: c for c in configurations},
-                {c.id: get_relative_url(f.url, home.url) for c, f in reports},
+                urls,
                 [(r, get_relative_url(f.url, home.url)) for r, _, f in quotes],
                 [self._left_out(path, error) for path, error in tree.refused],
             ),
@@ -202,11 +256,20 @@ class _Site:
             self._add_simulator()
 
     def _add_simulator(self) -> None:
-        for name in simulator.SCRIPTS:
-            uri = f"assets/{name}"
-            self._files.append(File.generated(self._config, uri, content=asset(name)))
-        uri = f"assets/{simulator.DATA}"
-        self._files.append(File.generated(self._config, uri, content=simulator.data()))
+        self._add_scripts(simulator.SCRIPTS, simulator.DATA, simulator.data())
+
+    def add_checker(self, keyring: Keyring) -> None:
+        """Add the page on which runs are checked, its scripts, and the register as they know it."""
+        self._place(self._verify, verification.render(get_relative_url(ASSETS, self._verify.url)))
+        self._add_scripts(verification.SCRIPTS, verification.DATA, verification.data(keyring))
+
+    def _add_scripts(self, names: Sequence[str], data: str, content: str) -> None:
+        for name in names:
+            uri = f"{ASSETS}/{name}"
+            if self._files.get_file_from_path(uri) is None:
+                self._files.append(File.generated(self._config, uri, content=asset(name)))
+        uri = f"{ASSETS}/{data}"
+        self._files.append(File.generated(self._config, uri, content=content))
 
     def _left_out(self, path: Path, error: TokenwattError) -> tuple[str, str]:
         # Readers of the site have no use for where the builder keeps its files.
@@ -216,7 +279,7 @@ class _Site:
         return text.printable(name), why
 
     def _reserve(self, uri: str) -> File:
-        in_nav = uri in {HOME, GLOSSARY}
+        in_nav = uri in {HOME, GLOSSARY, VERIFY}
         inclusion = InclusionLevel.INCLUDED if in_nav else InclusionLevel.NOT_IN_NAV
         return File.generated(self._config, uri, content="", inclusion=inclusion)
 
@@ -235,6 +298,17 @@ class _Site:
             self._files.append(
                 File.generated(self._config, f"{folder}/{entry.path}", abs_src_path=source)
             )
+        if run.standing.told:
+            lines = b"".join(told.signed.line + b"\n" for told in run.standing.told)
+            uri = f"{folder}/{history.STATEMENTS_FILE}"
+            self._files.append(File.generated(self._config, uri, content=lines))
+        if (promise := run.promised.commitment) is not None:
+            uri, source = f"{folder}/{history.COMMITMENT_FILE}", str(promise.path)
+            self._files.append(File.generated(self._config, uri, abs_src_path=source))
+            if promise.statements:
+                lines = b"".join(signed.line + b"\n" for signed in promise.statements)
+                uri = f"{folder}/{history.COMMITMENT_STATEMENTS_FILE}"
+                self._files.append(File.generated(self._config, uri, content=lines))
         return document
 
     def _add_quote(self, record: ClaimsOnlyRecord, path: Path, file: File, links: Links) -> None:
@@ -245,14 +319,18 @@ class _Site:
 
     def _links(self, file: File, home: File, words: File, runs: dict[str, File]) -> Links:
         method = self._files.get_file_from_path(METHOD)
+        base = self._config.site_url or ""
         return Links(
             home=get_relative_url(home.url, file.url),
             glossary=get_relative_url(words.url, file.url),
             method=get_relative_url(method.url, file.url) if method else None,
+            address=urljoin(base, file.url) if base.startswith("https://") else None,
             runs={
                 run_id: get_relative_url(document.url, file.url).removesuffix(f"/{report.RUN_FILE}")
                 for run_id, document in runs.items()
             },
+            verify=get_relative_url(self._verify.url, file.url),
+            assets=get_relative_url(ASSETS, file.url),
         )
 
 
@@ -307,32 +385,11 @@ def _with_simulator(content: str, url: str) -> str:
     return content.replace(SIMULATOR, simulator.html(get_relative_url("assets", url)), 1)
 
 
-def _finished(output: str) -> str:
-    # Material leaves its search dialog without a name, which screen readers announce it by.
-    nameless = '<div class="md-search" data-md-component="search" role="dialog">'
-    named = nameless.replace(">", ' aria-label="Search">')
-    return with_policy(output.replace(nameless, named, 1))
-
-
-_INLINE_SCRIPT = re.compile(r"<script(?P<attributes>[^>]*)>(?P<body>.*?)</script>", re.DOTALL)
-
-
-def with_policy(output: str) -> str:
-    """Put a Content-Security-Policy into a page: its own files and the scripts that are in it."""
-    hashes = {
-        script_hash(match["body"])
-        for match in _INLINE_SCRIPT.finditer(output)
-        if "src=" not in match["attributes"] and "application/json" not in match["attributes"]
-    }
-    policy = "; ".join(
-        (
-            "default-src 'self'",
-            f"script-src 'self' {' '.join(sorted(hashes))}",
-            "style-src 'self' 'unsafe-inline'",
-            "img-src 'self' data:",
-            "object-src 'none'",
-            "base-uri 'none'",
-        )
-    )
-    meta = f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
-    return output.replace('<meta charset="utf-8">', f'<meta charset="utf-8">{meta}', 1)
+def _templates(folders: Iterable[str]) -> Iterator[str]:
+    """Yield the templates of a theme; its icons, thousands of files, are none."""
+    for folder in folders:
+        for where, inside, files in os.walk(folder):
+            inside[:] = [name for name in inside if name not in {".icons", "assets"}]
+            for name in files:
+                if name.endswith(".html"):
+                    yield Path(where, name).read_text(encoding="utf-8")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 import struct
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -27,6 +28,12 @@ from tokenwatt_site.schema import Model, Sha256
 SEED_RULE = "HMAC-SHA256(nonce, configuration|repeat|trial)"
 """How a journal names `trial_key`."""
 
+PUBLISHED_SEED_RULE = "HMAC-SHA256(nonce publisher_nonce, configuration|repeat|trial)"
+"""The same where a publisher gave a nonce too: the key is the one nonce behind the other."""
+
+PUBLISHER_NONCE = re.compile(r"(?:[0-9a-f]{2}){16,64}")
+"""Hex of 16 to 64 bytes: beacons give 32 or 64."""
+
 FIRST_TOKEN_ID = 512
 """Lower ids are often special tokens."""
 
@@ -41,6 +48,20 @@ WORD = "[a-z]{3,16}"
 """What a word is: nothing that a journal, or a body as JSON, could write in two ways."""
 
 Source: TypeAlias = Literal["tokenizer file", "server /tokenize", "common words"]
+
+
+def seed_rule(publisher_nonce: str | None) -> str:
+    """Return how a journal names the rule by which the prompts of its run are drawn."""
+    return SEED_RULE if publisher_nonce is None else PUBLISHED_SEED_RULE
+
+
+def nonce_of(opening: Entry) -> str:
+    """Return the hex by which a run draws, from the first line of its journal.
+
+    The run's own nonce, so that nobody knows the prompts before, and behind it that of a publisher
+    where one was given, so that the one who measures did not choose them alone.
+    """
+    return str(opening.data["nonce"]) + str(opening.data.get("publisher_nonce") or "")
 
 
 def trial_key(nonce: str, configuration: str, repeat: int, trial: int) -> bytes:

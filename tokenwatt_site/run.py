@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from tokenwatt_site.canonical import JsonValue, canonical_bytes, sha256_hex
 from tokenwatt_site.evidence.store import EvidenceFile
-from tokenwatt_site.schema import Line, Model, Sha256
+from tokenwatt_site.schema import Line, Model, Sha256, file_name
 from tokenwatt_site.spec import Spec
 
 # History of the format. 1: first.
@@ -487,7 +487,7 @@ class ClaimsOnlyRecord(Model):
     """An earlier publication or another tool's result: quoted, not recomputed, never ranked."""
 
     record_schema: Literal["tokenwatt/claims-only/1"]
-    id: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,63}$")]
+    id: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,63}$"), AfterValidator(file_name)]
     title: Line
     published: Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")]
     source: Line

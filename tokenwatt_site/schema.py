@@ -17,13 +17,8 @@ from pydantic import (
 
 from tokenwatt_site.canonical import JsonValue, Lines
 from tokenwatt_site.errors import Problem
+from tokenwatt_site.private import fault
 
-# What no prose looks like: real tokens are longer than 16, folders are named hf_models.
-_SECRET_SHAPE = re.compile(
-    r"\b(hf_[A-Za-z0-9]{16}|(sk-|ghp_|github_pat_|glpat-|xox[abp]-)[\w-]{16})|\bAKIA[A-Z0-9]{16}"
-    r"|\bbearer\s+\S{8,}|://[^/\s:@]+:[^/\s@]+@|[?&][\w-]*(key|token|secret|auth)[\w-]*=",
-    re.IGNORECASE,
-)
 _SECRET_ARGUMENT = re.compile(
     r"token\s*[=:]|(api[-_]?key|secret|passw(or)?d|authorization)[\"']?\s*[=:]|api[-_]key\s+\S"
     r"|^--?[\w-]*(key|token|secret|passw(or)?d|auth)(-file)?(=|$)",
@@ -34,6 +29,17 @@ _SECRET_VARIABLE = re.compile(
     re.IGNORECASE,
 )
 
+_WORD = re.compile(r"[^\W\d_]+")
+_LATIN = re.compile(r"[A-Za-z]")
+_LOOKS_LATIN = re.compile(
+    # Cyrillic, Greek, full-width and mathematical letters that are read as Latin ones.
+    r"[\u0405\u0406\u0408\u0410\u0412\u0415\u041a\u041c-\u041e\u0420-\u0422\u0425"
+    r"\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0455\u0456\u0458\u04bb\u0501\u051b\u051d"
+    r"\u0391\u0392\u0395-\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4\u03a5\u03a7"
+    r"\u03b1\u03b9\u03ba\u03bd\u03bf\u03c1\u03c5\u03c7"
+    r"\uff21-\uff3a\uff41-\uff5a\U0001d400-\U0001d7ff]"
+)
+
 
 def _one_line(text: str) -> str:
     if "\n" in text:
@@ -41,16 +47,26 @@ def _one_line(text: str) -> str:
     return text
 
 
-def no_secret(text: str) -> str:
-    """Refuse text of which a part is shaped like a secret: all text in a file is published."""
-    if _SECRET_SHAPE.search(text):
-        raise ValueError(_PUBLISHED)
+def _one_script(text: str) -> str:
+    for word in () if text.isascii() else _WORD.findall(text):
+        if _LATIN.search(word) and (other := _LOOKS_LATIN.search(word)):
+            raise ValueError(
+                f"words of one script: beside Latin letters, U+{ord(other[0]):04X} only looks"
+                " like one"
+            )
+    return text
+
+
+def publishable(text: str) -> str:
+    """Refuse text of which a part is private by its shape: all text in a file is published."""
+    if (found := fault(text)) is not None:
+        raise ValueError(f"{_PUBLISHED}: this {found}")
     return text
 
 
 def _no_secret_argument(text: str) -> str:
     if _SECRET_ARGUMENT.search(text):
-        raise ValueError(_PUBLISHED)
+        raise ValueError(f"{_PUBLISHED}: this looks like a secret")
     return text
 
 
@@ -59,19 +75,30 @@ def is_secret_variable(name: str) -> bool:
     return _SECRET_VARIABLE.search(name) is not None
 
 
-_PUBLISHED = "text without a secret: it is published, and this looks like one"
+_PUBLISHED = "text that may be published"
+
+_DEVICE = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
+
+
+def file_name(text: str) -> str:
+    """Refuse a name that a file cannot have on every system: some call their devices so."""
+    if _DEVICE.fullmatch(text):
+        raise ValueError("a name that no system has for a device")
+    return text
+
 
 Line = Annotated[
     str,
     Field(min_length=1, max_length=300),
     AfterValidator(_one_line),
-    AfterValidator(no_secret),
+    AfterValidator(_one_script),
+    AfterValidator(publishable),
 ]
 Argument = Annotated[
     str,
     Field(max_length=2000),
     AfterValidator(_one_line),
-    AfterValidator(no_secret),
+    AfterValidator(publishable),
     AfterValidator(_no_secret_argument),
 ]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -114,7 +141,9 @@ def validation_problems(
         missing = item["type"] == "missing"
         expected = item["msg"].removeprefix("Value error, ")
         found = _shown(item["input"])
-        if missing or item["type"] == "extra_forbidden" or "secret" in expected:
+        # What is no secret of its own shape may be one by the place where it stands.
+        private = "secret" in expected or expected.startswith(_PUBLISHED)
+        if missing or item["type"] == "extra_forbidden" or private:
             found = None
         if known := problems.get(field):
             problems[field] = Problem(
@@ -169,7 +198,6 @@ def _line_of(path: tuple[int | str, ...], lines: Lines | None) -> int | None:
 
 
 def _shown(value: object) -> str | None:
-    if isinstance(value, dict):
+    if isinstance(value, dict) or fault(text := repr(value)) is not None:
         return None
-    text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."

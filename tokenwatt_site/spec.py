@@ -35,14 +35,16 @@ from tokenwatt_site.canonical import (
 )
 from tokenwatt_site.errors import Problem, SpecError
 from tokenwatt_site.lengths import Conversation, Lengths, Traced
+from tokenwatt_site.private import Private, host_of, without_host
 from tokenwatt_site.schema import (
     Argument,
     GrowingModel,
     Line,
     Model,
     Sha256,
+    file_name,
     is_secret_variable,
-    no_secret,
+    publishable,
     validation_problems,
 )
 
@@ -66,14 +68,14 @@ def _variable_name(text: str) -> str:
     # A key put here by mistake would be published, so what is no plain name is not shown either.
     if not re.fullmatch(r"[A-Z][A-Z0-9_]{0,99}", text):
         raise ValueError("the name of an environment variable (A-Z, 0-9, _), not the secret in it")
-    return no_secret(text)
+    return publishable(text)
 
 
 VariableName: TypeAlias = Annotated[str, AfterValidator(_variable_name)]
 BaseUrl: TypeAlias = Annotated[
     str,
     Field(pattern=r"^https?://[^\s/@]+(/[^\s@]*)?$", max_length=300),
-    AfterValidator(no_secret),
+    AfterValidator(publishable),
 ]
 
 
@@ -411,7 +413,7 @@ def _below_the_spec(text: str) -> str:
     # The spec is signed and published: no path of this machine, nothing outside its folder.
     if not _TRACE_PATH.fullmatch(text):
         raise ValueError("a path below the spec's own folder, such as traces/office.jsonl")
-    return no_secret(text)
+    return publishable(text)
 
 
 class Spec(Model):
@@ -422,9 +424,9 @@ class Spec(Model):
 
     spec_schema: Literal[1]
     title: Line
-    label: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
+    label: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$"), AfterValidator(file_name)]
     role: Role | None = None
-    note: Annotated[str, Field(max_length=4000), AfterValidator(no_secret)] = ""
+    note: Annotated[str, Field(max_length=4000), AfterValidator(publishable)] = ""
     setup: Setup
     endpoint: Endpoint
     protocol: Protocol
@@ -490,6 +492,27 @@ class Spec(Model):
     @property
     def configuration_id(self) -> str:
         return configuration_id(self.setup)
+
+    def published(self) -> Spec:
+        """Return what a run says of it: machines are not named, which nobody else has anyway."""
+        urls = [self.endpoint.url, *(instrument.url for instrument in self.instruments)]
+        hosts = frozenset(filter(None, (host_of(url) for url in urls if url is not None)))
+        told = Private(hosts=hosts)
+        restart = self.endpoint.restart
+        endpoint = self.endpoint.model_copy(
+            update={
+                "url": _without_host(self.endpoint.url),
+                "restart": None if restart is None else tuple(map(told.text, restart)),
+            }
+        )
+        instruments = tuple(
+            each.model_copy(update={"url": _without_host(each.url)}) for each in self.instruments
+        )
+        return self.model_copy(update={"endpoint": endpoint, "instruments": instruments})
+
+
+def _without_host(url: str | None) -> str | None:
+    return None if url is None else without_host(url)
 
 
 def configuration_id(setup: Setup) -> str:

@@ -4,6 +4,7 @@ The run is as large as one gets: 3 repeats of 15 trials of 1,000 requests of cha
 of 8 boards and the engine's counters once a second, an engine model that was fitted. Each figure
 is of a fresh process on one processor, where nothing was drawn or read before. Reading the code
 itself is apart (`import_s`), and so is what numba compiles once for a machine.
+The browser's figures are of a run of as many requests without power and model; `_verifier_page`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from tests.benchmarks import _verifier_page
 from tests.support.runs import (
     ModelEngine,
     RunBuilder,
@@ -145,4 +147,5 @@ def run() -> dict[str, float]:
         "verify_45k_model_peak_mb": max(each["peak_mb"] for each in model),
         "data_numbers": data[0]["numbers"],
         "model_numbers": model[0]["numbers"],
+        **_verifier_page.figures(),
     }

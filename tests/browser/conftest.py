@@ -14,7 +14,7 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.pages.conftest import SECOND, SHIPPED, a_long_log, board_spec
-from tests.support.runs import RunBuilder, a_key, keyring_of, small_spec
+from tests.support.runs import RunBuilder, a_key, keyring_of, small_spec, spec_in_mode
 from tests.support.site import build_site, make_project
 
 ARGUMENTS = [
@@ -94,6 +94,15 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 class _Quiet(http.server.SimpleHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
         pass
+
+
+LONG = RunBuilder(spec=spec_in_mode("full", title="Long run"), long_run=True)
+
+
+@pytest.fixture(scope="session")
+def long_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run file of three repeats with the engine model that answered them: it is accepted."""
+    return LONG.write(tmp_path_factory.mktemp("long"))
 
 
 @pytest.fixture(scope="session")

@@ -42,7 +42,8 @@ def test_axe_finds_nothing_wrong(site: Site, chromium: Browser, scheme: str, wid
     page = context.new_page()
     reports = [site.reports[title] for title in ("Toy on boards", "Open bracket")]
     found = []
-    for name in ("index.html", *reports, site.quoted, "glossary.html", "method.html"):
+    prose = ("glossary.html", "method.html", "verify.html")
+    for name in ("index.html", *reports, site.quoted, *prose):
         page.goto(site.url + name)
         # What is folded is shown to axe too; a colour in transition is none that anybody reads.
         page.add_style_tag(content="*{transition:none!important}")

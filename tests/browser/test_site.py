@@ -59,7 +59,8 @@ OUT_OF_SIGHT = """
 
 
 def every_page(site: Site) -> list[str]:
-    return ["index.html", *site.reports.values(), site.quoted, "glossary.html", "method.html"]
+    prose = ["glossary.html", "method.html", "verify.html"]
+    return ["index.html", *site.reports.values(), site.quoted, *prose]
 
 
 def overflow(page: Page) -> int:

@@ -201,7 +201,7 @@ def test_a_spec_names_the_command_as_a_list_of_arguments() -> None:
     [
         ({**ATTACHED, "endpoint__restart": "docker restart vllm"}, "a valid array"),
         ({**ATTACHED, "endpoint__restart": []}, "at least 1"),
-        ({**ATTACHED, "endpoint__restart": ["curl", "--token=abc"]}, "it is published"),
+        ({**ATTACHED, "endpoint__restart": ["curl", "--token=abc"]}, "text that may be published"),
         ({"endpoint__restart": ["docker", "restart", "vllm"]}, "remove restart"),
     ],
 )

@@ -16,7 +16,7 @@ from tokenwatt_site.leaderboard import rank
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.pages import ranking, text
 from tokenwatt_site.run import ClaimsOnlyRecord, GateOutcome, MetricClaim
-from tokenwatt_site.trust.keyring import Keyring
+from tokenwatt_site.trust.keyring import Keyring, KeyState
 from tokenwatt_site.trust.verify import ValidatedRun, verify_run
 
 
@@ -274,5 +274,6 @@ def test_b9_watts_of_boards_and_of_modules_are_two_tables(
 
 
 def test_every_reason_for_having_no_rank_has_its_words() -> None:
-    assert set(get_args(Code)) == {*ranking.CODE_WORDS, "accuracy"}
+    assert set(get_args(Code)) == {*ranking.CODE_WORDS, "accuracy", "key"}
+    assert set(get_args(KeyState)) == {*ranking.KEY_WORDS, "known", "revoked later"}
     assert set(get_args(GateOutcome)) == {*ranking.GATE_WORDS, "reference"}

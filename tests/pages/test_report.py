@@ -12,6 +12,7 @@ import pytest
 from tests.pages.conftest import Make, board_spec, number, once, told, with_metrics
 from tests.support.runs import RunBuilder, a_key, small_spec, spec_in_mode
 from tokenwatt_site.commands.measure import read_spec
+from tokenwatt_site.commands.reproduce import EXIT_CODES
 from tokenwatt_site.configuration import Configuration, group
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.pages import report, text
@@ -137,36 +138,61 @@ def test_f5_f6_f7_hostile_text_is_shown_as_text(make: Make) -> None:
 
 
 def test_f15_a_command_is_quoted_for_the_shell(make: Make) -> None:
-    commands = report.commands(make(spec=small_spec(title=HOSTILE)).headline, "a run's.json")
+    engine = {"setup__engine__argv": [HOSTILE, "{port}"], "setup__engine__environment": {"A": "b;"}}
+    head = make(spec=small_spec(title=HOSTILE, **engine)).headline
+    commands = report.commands(head, "a run's.json")
     for _, line in commands:
         assert shlex.join(shlex.split(line)) == line
     assert HOSTILE in shlex.split(commands[2][1])
     assert "a run's.json" in shlex.split(commands[0][1])
+    started = report.engine_command(head.run.spec.setup.engine)
+    assert shlex.split(started or "") == ["A=b;", HOSTILE, "{port}"]
 
 
-def test_the_run_file_alone_is_enough_to_measure_again(demo: Configuration) -> None:
+def test_the_run_file_is_what_a_rerun_is_made_from(demo: Configuration) -> None:
     run = demo.headline
     assert read_spec(run.path) == run.run.spec
     for links, name in (
         (NO_LINKS, run.path.name),
         (Links(None, None, None, {run.run_id: "../runs/x"}), "run.json"),
     ):
-        assert f"tokenwatt-site measure --spec {name} --out" in parsed(demo, links).text
+        assert f"tokenwatt-site reproduce {name} --out" in parsed(demo, links).text
+
+
+def test_where_the_site_knows_its_address_the_command_fetches_the_run(demo: Configuration) -> None:
+    folder = {demo.headline.run_id: "../runs/x"}
+    links = Links(None, None, None, folder, "https://example.org/site/reports/r.html")
+    text = parsed(demo, links).text
+    assert "tokenwatt-site reproduce https://example.org/site/runs/x/run.json --out" in text
+    assert "It fetches the run and its evidence from this site." in text
 
 
 def test_a_page_of_one_file_names_the_run_file_as_it_is_called(tmp_path: Path) -> None:
     path = RunBuilder().write(tmp_path, "mine.json")
     run = verify_run(path, root=tmp_path, keyring=Keyring())
-    assert "measure --spec mine.json --out" in parsed(group([run])[0]).text
+    assert "reproduce mine.json --out" in parsed(group([run])[0]).text
+
+
+def test_the_outcomes_of_a_rerun_are_told_with_the_exit_codes_of_the_command() -> None:
+    told = {name.partition(",")[0].lower(): name.split()[-1] for name, _ in report.OUTCOMES}
+    assert told == {outcome: str(code) for outcome, code in EXIT_CODES.items()}
 
 
 def test_an_engine_that_was_attached_has_to_be_started_first(
     make: Make, demo: Configuration
 ) -> None:
-    endpoint = small_spec().endpoint.to_json() | {"start": "attach", "url": "http://127.0.0.1:9"}
-    words = "Start the engine first; it is asked at http://127.0.0.1:9"
-    assert words in parsed(make(spec=small_spec(endpoint=endpoint))).text
+    endpoint = small_spec().endpoint.to_json() | {"start": "attach", "url": "http://10.0.0.1:9"}
+    text = parsed(make(spec=small_spec(endpoint=endpoint))).text
+    assert "Start the engine first, and give its address with --url." in text
+    assert "reproduce run.json --url http://127.0.0.1:8000 --out" in text
+    assert "The engine, as its publisher says it was started" in text
     assert "Start the engine first" not in parsed(demo).text
+
+
+def test_an_engine_whose_command_is_not_recorded_has_none_on_the_page(make: Make) -> None:
+    endpoint = small_spec().endpoint.to_json() | {"start": "attach", "url": "http://10.0.0.1:9"}
+    spec = small_spec(endpoint=endpoint, setup__engine__argv="not recorded")
+    assert "The engine, as" not in parsed(make(spec=spec)).text
 
 
 def test_links_lead_to_the_run_its_evidence_and_the_glossary(demo: Configuration) -> None:

@@ -6,6 +6,7 @@ from tests.pages.test_report import Parsed
 from tokenwatt_site.configuration import Configuration
 from tokenwatt_site.pages import report, standalone
 from tokenwatt_site.pages.page import NO_LINKS
+from tokenwatt_site.pages.policy import script_hash
 
 
 def test_one_file_holds_everything_and_fetches_nothing(boards: Configuration) -> None:
@@ -24,4 +25,4 @@ def test_the_policy_allows_exactly_the_scripts_in_the_file(boards: Configuration
         if tag == "meta" and a.get("http-equiv") == "Content-Security-Policy"
     )
     assert len(scripts) == 2
-    assert re.findall(r"'sha256-[^']+'", policy) == [standalone.script_hash(s) for s in scripts]
+    assert re.findall(r"'sha256-[^']+'", policy) == [script_hash(s) for s in scripts]

@@ -1,12 +1,15 @@
-"""Run the properties of a test module test_NAME.py long: `python -m tests.proofs NAME`.
+"""Run a long proof: `python -m tests.proofs NAME`.
 
-50 slices of 1,000 examples, each from a seed of its own. A slice that passed is a line in
-build/proof/NAME.jsonl; a second call with the same sources does only the slices that are missing.
+NAME is a module here, which says itself what it proves. Or it is that of a test module test_NAME.py
+(`test_NAME` where both have the name), whose properties are run long: 50 slices of 1,000 examples,
+each from a seed of its own. A slice that passed is a line in build/proof/NAME.jsonl; a second call
+with the same sources does only the slices that are missing.
 """
 
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 import os
 import subprocess
@@ -15,6 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SLICES = 50
+OWN = sorted(p.stem for p in Path(__file__).parent.glob("[a-z]*.py"))
 
 
 def sources_digest(test: Path) -> str:
@@ -27,14 +31,16 @@ def sources_digest(test: Path) -> str:
 
 def main(arguments: list[str]) -> int:
     tests = {
-        path.stem.removeprefix("test_"): path
+        path.stem if path.stem[5:] in OWN else path.stem[5:]: path
         for path in sorted((ROOT / "tests").rglob("test_*.py"))
         if "@given" in path.read_text()
     }
-    if len(arguments) != 1 or arguments[0] not in tests:
+    if len(arguments) != 1 or arguments[0] not in {*tests, *OWN}:
         sys.stderr.write("name one proof, as in: make proof B=canonical\n")
-        sys.stderr.write(f"there are: {', '.join(sorted(tests))}\n")
+        sys.stderr.write(f"there are: {', '.join(sorted({*tests, *OWN}))}\n")
         return 2
+    if arguments[0] in OWN:
+        return int(importlib.import_module(f"tests.proofs.{arguments[0]}").main())
     test = tests[arguments[0]]
     sources = sources_digest(test)
     log = ROOT / "build" / "proof" / f"{arguments[0]}.jsonl"

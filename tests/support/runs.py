@@ -52,7 +52,8 @@ from tokenwatt_site.spec import Objective, Spec, parse_spec
 from tokenwatt_site.trace import Trace, TraceLine, encode, parse
 from tokenwatt_site.trials import Trial, read_trials
 from tokenwatt_site.trust.keyring import Keyring
-from tokenwatt_site.trust.signature import key_id, sign
+from tokenwatt_site.trust.registration import file_name, register, to_bytes
+from tokenwatt_site.trust.signature import sign
 from tokenwatt_site.validity import verdict
 from tokenwatt_site.windows import Windows
 from tokenwatt_site.workload import NAMED, Realisation, Row, Workload, workload_of
@@ -278,9 +279,8 @@ def keyring_of(folder: Path, *keys: Ed25519PrivateKey) -> Keyring:
     """Register `keys` as "Lab 1", "Lab 2" ... in `folder`, and load it."""
     folder.mkdir(parents=True, exist_ok=True)
     for number, key in enumerate(keys, start=1):
-        raw = key.public_key().public_bytes_raw()
-        value = {"keyid": key_id(raw), "public_key": raw.hex(), "name": f"Lab {number}"}
-        (folder / f"lab-{number}.json").write_text(json.dumps(value), encoding="utf-8")
+        registration = register(key, name=f"Lab {number}")
+        (folder / file_name(registration.keyid)).write_bytes(to_bytes(registration))
     return Keyring.load(folder)
 
 

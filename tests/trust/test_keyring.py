@@ -6,8 +6,8 @@ import json
 import os
 import stat
 import threading
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
@@ -18,19 +18,30 @@ from cryptography.hazmat.primitives.serialization import (
     NoEncryption,
     PrivateFormat,
 )
+from hypothesis import given
+from hypothesis import strategies as st
 
+from tests.support.runs import a_key
 from tokenwatt_site.errors import EnvironmentProblem, InputError
-from tokenwatt_site.trust.keyring import KEY_FILE, Keyring, key_folder, own_key
+from tokenwatt_site.trust.keyring import (
+    KEY_FILE,
+    NEXT_KEY_FILE,
+    Keyring,
+    Standing,
+    key_folder,
+    own_id,
+    own_key,
+    replace_own_key,
+)
+from tokenwatt_site.trust.registration import (
+    Registration,
+    file_name,
+    register,
+    to_bytes,
+    with_revocation,
+    with_successor,
+)
 from tokenwatt_site.trust.signature import key_id
-
-
-def registration(seed: int = 1, **changes: Any) -> dict[str, Any]:
-    raw = Ed25519PrivateKey.from_private_bytes(bytes([seed] * 32)).public_key().public_bytes_raw()
-    return {"keyid": key_id(raw), "public_key": raw.hex(), "name": f"Lab {seed}"} | changes
-
-
-def write(folder: Path, name: str, value: Any) -> None:
-    (folder / name).write_text(json.dumps(value), encoding="utf-8")
 
 
 def test_the_own_key_is_made_once_and_then_read(tmp_path: Path) -> None:
@@ -138,56 +149,218 @@ def test_the_key_folder_follows_the_environment(environment: dict[str, str], exp
     assert key_folder(environment) == Path(expected).expanduser()
 
 
+def test_the_next_key_takes_the_place_of_the_own_one_which_is_kept(tmp_path: Path) -> None:
+    old, following = own_key(tmp_path), own_key(tmp_path, NEXT_KEY_FILE)
+    kept = replace_own_key(tmp_path)
+    assert own_key(tmp_path).private_bytes_raw() == following.private_bytes_raw()
+    assert own_key(tmp_path, kept.name).private_bytes_raw() == old.private_bytes_raw()
+    assert kept.name == f"ed25519-{own_id(old).removeprefix('ed25519:')}.key"
+    assert {path.name for path in tmp_path.iterdir()} == {KEY_FILE, kept.name}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()} == {0o600}
+
+
+def test_without_a_next_key_the_own_one_stays(tmp_path: Path) -> None:
+    old = own_key(tmp_path)
+    with pytest.raises(EnvironmentProblem, match=KEY_FILE):
+        replace_own_key(tmp_path)
+    assert own_key(tmp_path).private_bytes_raw() == old.private_bytes_raw()
+
+
+def test_a_key_is_not_replaced_where_another_stands_in_the_place_to_keep_it(tmp_path: Path) -> None:
+    old, following = own_key(tmp_path), own_key(tmp_path, NEXT_KEY_FILE)
+    taken = f"ed25519-{own_id(old).removeprefix('ed25519:')}.key"
+    stranger = own_key(tmp_path, taken)
+    with pytest.raises(EnvironmentProblem, match="another key than its name says"):
+        replace_own_key(tmp_path)
+    assert own_key(tmp_path).private_bytes_raw() == old.private_bytes_raw()
+    assert own_key(tmp_path, NEXT_KEY_FILE).private_bytes_raw() == following.private_bytes_raw()
+    assert own_key(tmp_path, taken).private_bytes_raw() == stranger.private_bytes_raw()
+
+
+ENDED, NOW = datetime(2026, 1, 10, tzinfo=UTC), datetime(2026, 6, 1, tzinfo=UTC)
+
+
+def day(month: int, of: int = 1) -> datetime:
+    return datetime(2026, month, of, tzinfo=UTC)
+
+
+def lab(
+    seed: int = 1,
+    *,
+    begins: datetime | None = None,
+    ends: datetime | None = None,
+    revoked: datetime | None = None,
+    by: int | None = None,
+    successor: int | None = None,
+) -> Registration:
+    registration = register(
+        a_key(seed),
+        name=f"Lab {seed}",
+        organisation="Org",
+        not_before=begins,
+        not_after=ends,
+    )
+    if successor is not None:
+        registration = with_successor(registration, own_id(a_key(successor)), a_key(seed))
+    if revoked is not None:
+        registration = with_revocation(
+            registration, at=revoked, reason="stolen", private_key=a_key(by or seed)
+        )
+    return registration
+
+
+def write(folder: Path, *registrations: Registration) -> None:
+    for registration in registrations:
+        (folder / file_name(registration.keyid)).write_bytes(to_bytes(registration))
+
+
+def standing(
+    registration: Registration,
+    witnessed: datetime | None = None,
+    *,
+    ended: datetime = ENDED,
+    now: datetime = NOW,
+) -> Standing:
+    keyring = Keyring().including(registration)
+    return keyring.state(registration.keyid, ended=ended, witnessed=witnessed, now=now)
+
+
 def test_registered_keys_have_names_and_others_have_none(tmp_path: Path) -> None:
-    write(tmp_path, "a.json", registration(1))
-    write(tmp_path, "b.json", registration(2))
+    write(tmp_path, lab(1), lab(2))
     keyring = Keyring.load(tmp_path)
-    assert keyring.name_of(registration(2)["keyid"]) == "Lab 2"
-    assert keyring.name_of(registration(3)["keyid"]) is None
+    asked = {"ended": ENDED, "witnessed": None, "now": NOW}
+    known = keyring.state(lab(2).keyid, **asked)
+    assert known == Standing("known", "is registered as Lab 2 (Org)", "Lab 2", "Org")
+    unknown = keyring.state(lab(3).keyid, **asked)
+    assert unknown == Standing("unknown", "is not registered", None, None)
+
+
+@pytest.mark.parametrize(
+    ("limits", "witnessed", "state"),
+    [
+        ({}, None, "known"),
+        ({"begins": day(1), "ends": day(12)}, None, "known"),
+        ({"begins": ENDED, "ends": NOW}, None, "known"),
+        ({"ends": day(3)}, None, "expired"),
+        ({"ends": day(3)}, day(4), "expired"),
+        ({"ends": day(3)}, day(2), "known"),
+        ({"ends": day(3)}, day(3), "known"),
+        ({"begins": day(2)}, None, "expired"),
+        ({"begins": day(2)}, day(1, 20), "expired"),
+        ({"begins": day(2)}, day(2), "known"),
+        ({"revoked": day(3)}, None, "revoked"),
+        ({"revoked": day(3)}, day(4), "revoked"),
+        ({"revoked": day(3)}, day(3), "revoked"),
+        ({"revoked": day(3)}, day(2), "revoked later"),
+        ({"revoked": day(3), "ends": day(4)}, day(2), "revoked later"),
+        ({"revoked": day(3), "ends": day(2)}, day(2, 10), "expired"),
+        ({"revoked": day(3), "ends": day(2)}, None, "revoked"),
+    ],
+)
+def test_f19_a_key_stands_as_its_limits_and_the_witnessed_time_say(
+    limits: dict[str, datetime], witnessed: datetime | None, state: str
+) -> None:
+    found = standing(lab(**limits), witnessed)
+    assert found.state == state
+    assert found.trusted == (state in {"known", "revoked later"})
+    assert (found.name, found.organisation) == ("Lab 1", "Org")
+
+
+@pytest.mark.parametrize(
+    ("limits", "witnessed", "text"),
+    [
+        ({"ends": day(3)}, None, "only until 2026-03-01T00:00:00Z, with no witness before that"),
+        ({"begins": day(2)}, None, "only from 2026-02-01T00:00:00Z on, after the run ended"),
+        ({"revoked": day(3)}, None, "and was revoked at 2026-03-01T00:00:00Z (stolen)"),
+        (
+            {"revoked": day(3)},
+            day(2),
+            "and was revoked at 2026-03-01T00:00:00Z (stolen), after the run was witnessed",
+        ),
+    ],
+)
+def test_f19_the_text_says_why_a_key_stands_so(
+    limits: dict[str, datetime], witnessed: datetime | None, text: str
+) -> None:
+    assert standing(lab(**limits), witnessed).text == f"is registered as Lab 1 (Org) {text}"
+
+
+@given(st.datetimes(max_value=datetime(2026, 6, 1), timezones=st.just(UTC)))  # noqa: DTZ001
+def test_f19_without_a_witness_no_date_in_a_run_makes_an_ended_key_count(ended: datetime) -> None:
+    assert standing(lab(ends=day(3)), ended=ended).state == "expired"
+    assert standing(lab(revoked=day(3)), ended=ended).state == "revoked"
 
 
 def test_an_absent_folder_registers_no_key(tmp_path: Path) -> None:
     assert Keyring.load(tmp_path / "none") == Keyring()
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (json.dumps(registration(keyid="ed25519:" + "0" * 32)), "not the id of the key"),
-        (
-            json.dumps(
-                registration(public_key="01" + "00" * 31, keyid=key_id((1).to_bytes(32, "little")))
-            ),
-            "small order",
-        ),
-        (json.dumps(registration(extra=1)), "extra"),
-        (json.dumps(registration(name="two\nlines")), "one line"),
-        (json.dumps(registration(name="a\u202eb"), ensure_ascii=True), "invisible"),
-        ('{"name": "a", "name": "b"}', "twice"),
-        ("[", "not valid JSON"),
-    ],
-)
-def test_f21_a_registration_that_is_not_valid_is_refused(
-    tmp_path: Path, text: str, message: str
-) -> None:
-    (tmp_path / "bad.json").write_text(text, encoding="utf-8")
-    with pytest.raises(InputError, match=message) as caught:
+def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text("", encoding="utf-8")
+    with pytest.raises(InputError, match="keys: is no folder of registered keys"):
+        Keyring.load(tmp_path / "keys")
+
+
+def test_f21_a_registration_that_is_not_valid_is_refused(tmp_path: Path) -> None:
+    identity = (1).to_bytes(32, "little")
+    value = lab().to_json() | {
+        "keyid": key_id(identity),
+        "public_key": identity.hex(),
+        "signature": (identity + bytes(32)).hex(),
+    }
+    (tmp_path / "bad.json").write_text(json.dumps(value), encoding="utf-8")
+    with pytest.raises(InputError, match=r"bad\.json: public_key: is a key of small order"):
         Keyring.load(tmp_path)
-    assert "bad.json" in str(caught.value)
 
 
-def test_a_key_registered_twice_is_refused(tmp_path: Path) -> None:
-    write(tmp_path, "a.json", registration(1))
-    write(tmp_path, "b.json", registration(1, name="Another lab"))
-    with pytest.raises(InputError, match="second time"):
+def test_a_registration_is_called_as_its_key_so_that_no_key_has_two(tmp_path: Path) -> None:
+    write(tmp_path, lab())
+    (tmp_path / "second.json").write_bytes(to_bytes(lab()))
+    name = file_name(lab().keyid)
+    with pytest.raises(InputError, match=f"second.json: is not called as .*; expected {name}"):
         Keyring.load(tmp_path)
 
 
 def test_all_bad_registrations_are_listed_at_once(tmp_path: Path) -> None:
-    write(tmp_path, "a.json", [])
-    write(tmp_path, "b.json", {})
+    (tmp_path / "a.json").write_text("[", encoding="utf-8")
+    (tmp_path / "b.txt").write_text("", encoding="utf-8")
+    (tmp_path / "c.json").mkdir()
+    write(tmp_path, lab(1, successor=9), lab(2), lab(3, revoked=day(3), by=2))
     with pytest.raises(InputError) as caught:
         Keyring.load(tmp_path)
-    text = str(caught.value)
-    assert "a.json" in text
-    assert "b.json" in text
+    told = str(caught.value)
+    bad = (file_name(lab(1).keyid), file_name(lab(3).keyid), "a.json", "b.txt", "c.json")
+    assert all(f"{tmp_path}/{name}:" in told for name in bad)
+    assert file_name(lab(2).keyid) not in told
+    assert len(caught.value.problems) == len(bad)
+
+
+def test_a_successor_whose_file_is_bad_is_in_the_list_once(tmp_path: Path) -> None:
+    write(tmp_path, lab(1, successor=2))
+    (tmp_path / file_name(lab(2).keyid)).write_text("{}", encoding="utf-8")
+    with pytest.raises(InputError) as caught:
+        Keyring.load(tmp_path)
+    assert len(caught.value.problems) == 1
+
+
+def test_f10_a_registration_behind_a_link_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "keys").mkdir()
+    write(tmp_path, lab())
+    name = file_name(lab().keyid)
+    (tmp_path / "keys" / name).symlink_to(tmp_path / name)
+    with pytest.raises(InputError, match="cannot be read"):
+        Keyring.load(tmp_path / "keys")
+
+
+def test_the_keys_that_follow_a_key_are_its_successors(tmp_path: Path) -> None:
+    write(tmp_path, lab(1, successor=2, revoked=day(3), by=2), lab(2, successor=3), lab(3))
+    keyring = Keyring.load(tmp_path)
+    assert keyring.successors(lab(1).keyid) == (lab(2).keyid, lab(3).keyid)
+
+
+def test_a_keyring_takes_in_only_what_fits_the_others() -> None:
+    keyring = Keyring().including(lab(2)).including(lab(1, successor=2))
+    assert keyring.including(lab(1, successor=2, revoked=day(3), by=2)).keys[lab(1).keyid].revoked
+    with pytest.raises(InputError, match="successor: is not registered"):
+        keyring.including(lab(2, successor=3))
+    assert keyring.keys[lab(2).keyid] == lab(2)

@@ -14,7 +14,7 @@ from securesystemslib.signer import SSlibKey  # type: ignore[attr-defined]  # no
 
 from tokenwatt_site.errors import VerificationError
 from tokenwatt_site.run import PAYLOAD_TYPE, Signature
-from tokenwatt_site.trust.signature import check, is_small_order, key_id, pae, sign
+from tokenwatt_site.trust.signature import check, fits, is_small_order, key_id, pae, sign
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 BODY = b'{"a":1}'
@@ -190,3 +190,18 @@ def test_a_signature_in_a_dsse_envelope_verifies_with_stock_securesystemslib() -
     )
     key = SSlibKey(signature.keyid, "ed25519", "ed25519", {"public": signature.public_key})
     assert set(envelope.verify([key], 1)) == {signature.keyid}
+
+
+def test_f18_what_was_signed_as_one_type_fits_as_no_other() -> None:
+    raw = KEY.public_key().public_bytes_raw()
+    sig = KEY.sign(pae("application/vnd.example+json", BODY))
+    assert fits(sig, "application/vnd.example+json", BODY, raw)
+    assert not fits(sig, PAYLOAD_TYPE, BODY, raw)
+    assert not fits(sig, "application/vnd.example+json", BODY + b" ", raw)
+    assert not fits(sig[:-1], "application/vnd.example+json", BODY, raw)
+    assert not fits(sig, "application/vnd.example+json", BODY, raw[:-1])
+
+
+def test_f21_nothing_fits_under_a_key_of_small_order() -> None:
+    identity = (1).to_bytes(32, "little")
+    assert not fits(identity + bytes(32), PAYLOAD_TYPE, BODY, identity)

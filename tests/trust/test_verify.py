@@ -10,6 +10,7 @@ import os
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from hypothesis import strategies as st
 
 import tokenwatt_site
 from tests.support.runs import (
+    NONCE,
     JournalPlan,
     RunBuilder,
     ToyEngine,
@@ -34,21 +36,24 @@ from tests.support.runs import (
     steady_power,
     write_signed,
 )
+from tests.support.statements import line, on_boards, run_id_of, state
 from tokenwatt_site.canonical import JsonValue, canonical_bytes, sha256_hex
 from tokenwatt_site.errors import InputError, VerificationError
 from tokenwatt_site.evidence.power import DramSpan
 from tokenwatt_site.evidence.records import RequestRecord, Status
 from tokenwatt_site.model_shape.document import ModelDocument
-from tokenwatt_site.prompts import Ids, Words, common_words
+from tokenwatt_site.prompts import PUBLISHED_SEED_RULE, Ids, Words, common_words, nonce_of
 from tokenwatt_site.run import RUN_SCHEMA, signed_bytes
 from tokenwatt_site.spec import Spec
 from tokenwatt_site.trust import consistency, verify
 from tokenwatt_site.trust.keyring import Keyring
+from tokenwatt_site.trust.registration import register, with_revocation
 from tokenwatt_site.trust.signature import key_id
 from tokenwatt_site.trust.verify import (
     ValidatedRun,
     load_claims_only,
     read_tree,
+    settle,
     verify_run,
 )
 from tokenwatt_site.workload import Realisation, Workload
@@ -554,6 +559,16 @@ LYING_JOURNALS: dict[str, Callable[[JournalPlan], JournalPlan]] = {
     "b19 a nonce that is no hex": altered("open", nonce="0g" * 32),
     "b19 a nonce with a line end": altered("open", nonce="00" * 32 + "\n"),
     "b19 another seed rule": altered("open", seed_rule="random"),
+    "b19 the seed rule of two nonces, with one": altered("open", seed_rule=PUBLISHED_SEED_RULE),
+    "t4 a publisher's nonce that the seed rule leaves out": altered(
+        "open", publisher_nonce="ab" * 16
+    ),
+    "t4 a publisher's nonce that is none": altered(
+        "open", seed_rule=PUBLISHED_SEED_RULE, publisher_nonce="ab" * 15
+    ),
+    "t4 a publisher's nonce of nothing": altered(
+        "open", seed_rule=PUBLISHED_SEED_RULE, publisher_nonce=""
+    ),
     "an end dropped": lambda plan: without(plan, "trial_end"),
     "a start dropped": lambda plan: without(plan, "trial_start"),
     "the last end dropped": lambda plan: without(plan, "trial_end", -1),
@@ -590,6 +605,16 @@ def test_a_journal_that_does_not_fit_its_run_is_refused(
     tmp_path: Path, change: Callable[[JournalPlan], JournalPlan]
 ) -> None:
     refused(RunBuilder(edit_journal=change).write(tmp_path), 7, "journal")
+
+
+def test_t4_a_run_that_draws_from_a_publisher_s_nonce_too_verifies(tmp_path: Path) -> None:
+    class Given(RunBuilder):
+        def journal_plan(self) -> JournalPlan:
+            told = {"seed_rule": PUBLISHED_SEED_RULE, "publisher_nonce": "ab" * 32}
+            return altered("open", **told)(super().journal_plan())
+
+    journal = check(Given().write(tmp_path)).evidence.journal
+    assert nonce_of(journal[0]) == NONCE + "ab" * 32
 
 
 def test_another_journal_head_than_signed_is_refused(tmp_path: Path) -> None:
@@ -1352,6 +1377,100 @@ def test_f10_links_in_a_tree_are_refused_and_not_followed(tmp_path: Path) -> Non
 
 def test_a_folder_that_is_not_there_is_an_empty_tree(tmp_path: Path) -> None:
     assert read_tree(tmp_path / "none", NO_KEYS) == verify.Tree((), (), ())
+
+
+# --- statements
+
+
+def test_statements_beside_a_run_are_part_of_what_it_stands_for(tmp_path: Path) -> None:
+    path = RunBuilder().write(tmp_path / "runs")
+    keyring = keyring_of(tmp_path / "keys", a_key(), a_key(2))
+    state(path, "disputed", a_key(2))
+    state(path, "withdrawn", a_key())
+    run = verify_run(path, root=path.parent, keyring=keyring)
+    assert (run.standing.disputed, run.standing.retracted) == (True, True)
+    assert run.standing.unread == ()
+    (same,) = read_tree(tmp_path / "runs", keyring).valid
+    assert same.standing == run.standing
+
+
+BAD_STATEMENTS: dict[str, Callable[[Path], object]] = {
+    "garbage": lambda path: path.write_bytes(b"garbage\n"),
+    "a cut line": lambda path: path.write_bytes(path.read_bytes()[:-9]),
+    "another run's": lambda path: path.write_bytes(line("disputed", "c" * 64, a_key(2))),
+    "a link": lambda path: path.rename(path.with_name("x")) and path.symlink_to("x"),
+    "a folder": lambda path: path.unlink() or path.mkdir(),
+    "a gigabyte": lambda path: os.truncate(path, 1 << 30),
+}
+
+
+@pytest.mark.parametrize("change", BAD_STATEMENTS.values(), ids=BAD_STATEMENTS)
+def test_f10_bad_statements_are_left_out_and_listed_and_the_run_stays(
+    tmp_path: Path, change: Callable[[Path], object]
+) -> None:
+    path = RunBuilder().write(tmp_path / "runs")
+    keyring = keyring_of(tmp_path / "keys", a_key(), a_key(2))
+    beside = state(path, "disputed", a_key(2))
+    change(beside)
+    tree = read_tree(tmp_path / "runs", keyring)
+    (run,) = tree.valid
+    assert (run.standing.told, run.standing.disputed) == ((), False)
+    assert [where for where, _ in run.standing.unread] == [beside]
+    assert [where for where, _ in tree.refused] == [beside]
+    assert beside.name in str(tree.refused[0][1])
+
+
+def test_a_dispute_does_not_go_away_by_renaming_copying_or_signing_again(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    keyring = keyring_of(tmp_path / "keys", a_key(), a_key(2))
+    path = RunBuilder().write(runs, "b.json")
+    state(path, "disputed", a_key(2))
+    os.link(path, runs / "a.json")
+    tree = read_tree(runs, keyring)
+    assert [(run.path.name, run.standing.disputed) for run in tree.valid] == [("a.json", True)]
+    path.unlink()
+    tree = read_tree(runs, keyring)
+    assert [where.name for where, _ in tree.refused] == ["b.att.jsonl"]
+
+
+def test_statements_beside_a_run_that_is_refused_are_not_listed_apart(tmp_path: Path) -> None:
+    path = RunBuilder().write(tmp_path)
+    state(path, "disputed", a_key(2))
+    path.write_bytes(path.read_bytes()[:1000])
+    assert [where.name for where, _ in read_tree(tmp_path, NO_KEYS).refused] == ["run.json"]
+
+
+def test_f19_of_copies_one_of_a_key_that_counts_is_taken_and_not_a_revoked_one(
+    tmp_path: Path,
+) -> None:
+    original = RunBuilder().write(tmp_path / "runs", "z.json")
+    value = document(original)
+    del value["signatures"]
+    write_signed(tmp_path / "runs" / "a.json", value, a_key(2))
+    revoked = with_revocation(
+        register(a_key(2), name="Lab 2"),
+        at=datetime(2026, 1, 1, tzinfo=UTC),
+        reason="lost",
+        private_key=a_key(2),
+    )
+    keyring = Keyring().including(register(a_key(), name="Lab 1")).including(revoked)
+    tree = read_tree(tmp_path / "runs", keyring)
+    assert [(run.path.name, run.key_state) for run in tree.valid] == [("z.json", "known")]
+
+
+def test_a_rerun_counts_where_both_runs_are_in_sight(tmp_path: Path) -> None:
+    keyring = keyring_of(tmp_path / "keys", a_key(), a_key(2))
+    runs = tmp_path / "runs"
+    ours = on_boards(("GPU-a", "GPU-b")).write(runs / "ours")
+    theirs = on_boards(("GPU-c", "GPU-d"), builder={"key": a_key(2)}).write(runs / "theirs")
+    state(ours, "reproduced", a_key(2), run=run_id_of(theirs), outcome="inconclusive")
+    alone = verify_run(ours, root=runs, keyring=keyring)
+    assert "is not here" in str(alone.standing.told[0].why_not)
+    other = verify_run(theirs, root=runs, keyring=keyring)
+    for together in (settle([alone, other], keyring), read_tree(runs, keyring).valid):
+        found = {run.path: run.standing for run in together}
+        assert len(found[ours].counting("reproduced")) == 1
+        assert found[theirs].told == ()
 
 
 def test_f23_a_long_label_in_a_record_is_refused(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic import ValidationError
 
 from tokenwatt_site.canonical import canonical_bytes, load_json, read_file
+from tokenwatt_site.commands.committing import committer, publish_beside
 from tokenwatt_site.commands.output import not_written, require_absent
 from tokenwatt_site.commands.questions import Questions, plan_questions
 from tokenwatt_site.commands.signing import run_text, signed_run
@@ -35,6 +36,7 @@ from tokenwatt_site.journal import Entry
 from tokenwatt_site.journal import parse as parse_journal
 from tokenwatt_site.measure.session import Events, kept, measure
 from tokenwatt_site.measure.tokenizer import prompts_by_file
+from tokenwatt_site.measure.workfolder import SPEC_FILE
 from tokenwatt_site.model_shape.document import ModelDocument, decode_model
 from tokenwatt_site.model_shape.folder import read_model
 from tokenwatt_site.run import Run
@@ -280,6 +282,9 @@ def resumed_spec(folder: Path) -> Spec:
     path = folder / "journal.jsonl"
     if not path.is_file():
         raise UsageError(Problem("holds no measurement", file=str(folder)))
+    given = folder / SPEC_FILE
+    if given.is_file():  # the journal has what is published of it
+        return parse_spec(load_json(read_file(given), source=str(given)), source=str(given))
     first = read_file(path, limit=MAX_JOURNAL_BYTES).split(b"\n", 1)[0]
     value = load_json(first, source=str(path))
     try:
@@ -300,6 +305,8 @@ def measure_and_sign(
     beside: Path | None = None,
     out: Path | None = None,
     budget_s: float | None = None,
+    commit_to: Path | None = None,
+    nonce: str | None = None,
 ) -> tuple[Path, Run]:
     """Measure, derive, sign, and write the run file with its evidence beside it.
 
@@ -313,9 +320,11 @@ def measure_and_sign(
         beside: the folder of the spec's file, from which the data of its task are; as `trace`.
         out: the run file; default runs/<configuration>/<12 hex of run_id>.json.
         budget_s: see `session.measure`.
+        commit_to: where the commitment goes before anything is begun; as `trace`.
+        nonce: what `publisher_nonce` gave; as `trace`.
 
     Raises:
-        UsageError: `out` is there already, or see `plan_questions`.
+        UsageError: `out` or `commit_to` is there already, or see `plan_questions`.
         EnvironmentProblem: the place of the run file is not writable, or see `session.measure`.
     """
     target = out.parent if out else RUNS_FOLDER / spec.configuration_id
@@ -325,6 +334,9 @@ def measure_and_sign(
         )
     if out is not None:
         require_absent(out)
+    if commit_to is not None:
+        require_absent(commit_to)
+        _require_writable(commit_to.parent, "--commit-to")
     _require_writable(target)
     signer = own_key(key_folder(os.environ))
     try:
@@ -340,12 +352,15 @@ def measure_and_sign(
             scorer=asked.scorer if asked else None,
             reference=asked.reference if asked else None,
             budget_s=budget_s,
+            publisher_nonce=nonce,
+            opened=committer(commit_to, folder, signer, events.say) if commit_to else None,
         )
     except (EnvironmentProblem, Interrupted, UsageError) as error:
         raise type(error)(*error.problems, *_kept(spec, folder, signer, out)) from error
     try:
         run = signed_run(measured, target, signer)
         path = out or target / f"{run.run_id[:12]}.json"
+        publish_beside(folder, path, _go_on(folder, out))
         put_new(path, run_text(run))
     except FileExistsError as error:
         if out is not None:
@@ -406,7 +421,7 @@ def _go_on(folder: Path, out: Path | None) -> str:
     return f"Go on with: {shlex.join(words + (['--out', str(out)] if out else []))}"
 
 
-def _require_writable(folder: Path) -> None:
+def _require_writable(folder: Path, option: str = "--out") -> None:
     """Fail before hours of measuring rather than after."""
     probe = folder / f".writable-{os.getpid()}"
     try:
@@ -418,6 +433,6 @@ def _require_writable(folder: Path) -> None:
             Problem(
                 f"is not writable ({error.strerror})",
                 file=str(folder),
-                remedy="Give another place with --out.",
+                remedy=f"Give another place with {option}.",
             )
         ) from error

@@ -101,7 +101,11 @@ def plan_spec(name: Path, wanted: Wanted) -> Planned:
         EnvironmentProblem: see `read_spec`.
     """
     spec = read_spec(name)
-    windows = windows_of(spec, read_trace(name, spec))
+    return plan_of(spec, windows_of(spec, read_trace(name, spec)), wanted)
+
+
+def plan_of(spec: Spec, windows: Windows, wanted: Wanted) -> Planned:
+    """Plan the measurement of a spec that was read; see `plan_spec`."""
     rate_urps = None if wanted.rate is None else max(1, round(wanted.rate * 1e6))
     return Planned(
         spec,

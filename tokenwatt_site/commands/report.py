@@ -16,6 +16,8 @@ from tokenwatt_site.files import put
 from tokenwatt_site.pages import quoted, standalone
 from tokenwatt_site.pages import report as report_page
 from tokenwatt_site.pages.page import NO_LINKS, Page
+from tokenwatt_site.trust.keyring import Keyring
+from tokenwatt_site.trust.verify import settle
 
 MAX_TITLE = 300
 
@@ -69,7 +71,7 @@ def _page(paths: Sequence[Path], title: str | None, keys: Path) -> Page:
         if title is not None:
             record = record.model_copy(update={"title": title})
         return quoted.render(record, NO_LINKS, None)
-    runs = [verify(path, keys) for path in paths]
+    runs = settle([verify(path, keys) for path in paths], Keyring.load(keys))
     configurations = group(runs)
     if len(configurations) != 1:
         raise UsageError(

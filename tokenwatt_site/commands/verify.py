@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tokenwatt_site.canonical import load_json, read_file
+from tokenwatt_site.canonical import JsonValue, load_json, read_file
 from tokenwatt_site.errors import InputError
+from tokenwatt_site.pages import statements
 from tokenwatt_site.run import ClaimsOnlyRecord
+from tokenwatt_site.trust.commitment import MAX_COMMITMENT_BYTES, Committed, is_commitment
+from tokenwatt_site.trust.commitment import parse as parse_commitment
 from tokenwatt_site.trust.keyring import Keyring
 from tokenwatt_site.trust.recomputation import Level
 from tokenwatt_site.trust.verify import ValidatedRun, load_claims_only, verify_run
@@ -36,15 +39,43 @@ def numbers(run: ValidatedRun) -> str:
     return told
 
 
+def stated(run: ValidatedRun) -> list[str]:
+    """Return a line for each statement about a run, and whether it counts.
+
+    That of a reproduction cannot without the other run, so it does not.
+    """
+    return [
+        f"{statements.minute(told)} {told.signed.kind} by {statements.signer(told)}:"
+        f" {statements.says(told)}"
+        + (f" (changes nothing: {told.why_not})" if told.why_not else "")
+        for told in run.standing.told
+    ]
+
+
 def quoted(path: Path) -> ClaimsOnlyRecord | None:
     """Return the record where the file quotes an earlier publication, None for anything else.
 
     Raises:
         VerificationError: it says that it is such a record, and is not valid.
     """
-    try:
-        value = load_json(read_file(path), source=str(path))
-    except InputError:
-        return None  # the checks of a run say what is wrong, with their number
+    value = _document(path)
     is_record = isinstance(value, dict) and "record_schema" in value
     return load_claims_only(path) if is_record else None
+
+
+def committed(path: Path) -> Committed | None:
+    """Return the commitment in a file, None for anything else.
+
+    Raises:
+        InputError: it says that it is one, and is not valid.
+    """
+    if not is_commitment(_document(path)):
+        return None
+    return parse_commitment(read_file(path, limit=MAX_COMMITMENT_BYTES), str(path))
+
+
+def _document(path: Path) -> JsonValue:
+    try:
+        return load_json(read_file(path), source=str(path))
+    except InputError:
+        return None  # the checks of a run say what is wrong, with their number

@@ -76,6 +76,11 @@ class Board(Model):
         return self.bus_bits * 2 * self.memory_mhz * 1_000_000 // 8
 
 
+def is_masked(uuid: str) -> bool:
+    """Tell whether a UUID is all zeros, as some exporters write it, so that it names no board."""
+    return not set(uuid.removeprefix("GPU-")) - set("0-")
+
+
 @dataclass(frozen=True, slots=True)
 class PowerSample:
     """One reading of one board. `at_ns` is on the clock of the journal's `epoch_ns`.

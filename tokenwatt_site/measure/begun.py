@@ -21,7 +21,7 @@ from tokenwatt_site.measure.power import Boards, OpenedMeters, open_meters
 from tokenwatt_site.measure.power.selection import ORDER, VISIBLE
 from tokenwatt_site.measure.processes import serving, variables
 from tokenwatt_site.measure.workfolder import WorkFolder
-from tokenwatt_site.prompts import SEED_RULE
+from tokenwatt_site.prompts import nonce_of, seed_rule
 from tokenwatt_site.spec import Spec
 
 
@@ -30,7 +30,7 @@ class Begun:
     """A run that has its first line.
 
     Attributes:
-        nonce: hex; decides the prompts.
+        nonce: hex; decides the prompts: the own one, and behind it the publisher's.
         origin_ns: 0 of the run's clock, on the monotonic clock of this machine.
         gpus: boards of the engine that the user named.
         power_reason: why there is no power; None where there is.
@@ -60,10 +60,13 @@ def begin(
     gpus: Sequence[str],
     reference: Reference | None,
     say: Callable[[str], None],
+    *,
+    publisher_nonce: str | None = None,
 ) -> Begun:
     """Write the first line of a new run, or read that of one that is gone on with.
 
-    What the first line tells of is that of a new run: `gpus` and `reference` count there alone.
+    What the first line tells of is that of a new run: `gpus`, `reference` and `publisher_nonce`
+    count there alone.
 
     Raises:
         UsageError: see `open_meters`; nothing is begun.
@@ -72,12 +75,13 @@ def begin(
     journal = work.journal
     fresh = not journal.lines
     if fresh:
-        opening = _opening(spec, gpus, reference, say)
+        opening = _opening(spec, gpus, reference, publisher_nonce, say)
         if reference is not None:
             work.keep_reference(reference.log)
+        work.keep_spec(spec)
         journal.append("open", **opening)
     opening = journal.lines[0].data
-    if opening.get("spec") != spec.to_json():
+    if opening.get("spec") != spec.published().to_json():
         raise EnvironmentProblem(
             Problem(
                 "holds the measurement of another spec",
@@ -86,7 +90,7 @@ def begin(
             )
         )
     return Begun(
-        nonce=str(opening["nonce"]),
+        nonce=nonce_of(journal.lines[0]),
         origin_ns=int(str(opening["origin_ns"])) if fresh else _origin_ns(journal.lines),
         gpus=tuple(opening["gpus"]),
         power_reason=opening["power_reason"],
@@ -107,7 +111,11 @@ def _origin_ns(lines: Sequence[Entry]) -> int:
 
 
 def _opening(
-    spec: Spec, gpus: Sequence[str], reference: Reference | None, say: Callable[[str], None]
+    spec: Spec,
+    gpus: Sequence[str],
+    reference: Reference | None,
+    publisher_nonce: str | None,
+    say: Callable[[str], None],
 ) -> dict[str, Any]:
     # Opened to see what can be, and closed: the engine's boards are known when it runs.
     meters = _open_meters(spec, gpus, None)
@@ -120,10 +128,11 @@ def _opening(
             say(f"{instrument.sensor} is not read: {reason}")
     return {
         "configuration": spec.configuration_id,
-        "spec": spec.to_json(),
+        "spec": spec.published().to_json(),
         "workload": spec.setup.workload.hash,
-        "seed_rule": SEED_RULE,
+        "seed_rule": seed_rule(publisher_nonce),
         "nonce": secrets.token_hex(32),
+        "publisher_nonce": publisher_nonce,
         # A monotonic clock passes 2^53 ns after 104 days, so it travels as text.
         "origin_ns": str(time.monotonic_ns()),
         "power_reason": meters.reason,

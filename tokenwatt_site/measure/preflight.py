@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tokenwatt_site import accelerators
-from tokenwatt_site.canonical import clean_text
 from tokenwatt_site.errors import EngineError, EnvironmentProblem, Problem, ReadBackError
-from tokenwatt_site.evidence.power import LIMIT_WITHIN_W, Board
+from tokenwatt_site.evidence.power import Board
 from tokenwatt_site.journal import Entry
 from tokenwatt_site.measure.descriptors import allow
 from tokenwatt_site.measure.endpoint import EngineFacts, Prober, Reply
 from tokenwatt_site.measure.instruments import merged_boards
 from tokenwatt_site.measure.power import PowerMeter
+from tokenwatt_site.read_back import agrees, declared, rows_of
 from tokenwatt_site.run import ReadBack
-from tokenwatt_site.spec import GPU_SCOPES, NOT_RECORDED, Accelerator, Protocol, Spec
+from tokenwatt_site.spec import GPU_SCOPES, Protocol, Spec
 from tokenwatt_site.windows import Band
 
 _UNKNOWN_MODEL = "tokenwatt-no-such-model"
@@ -48,56 +46,32 @@ def compare(
     Raises:
         ReadBackError: every field that differs, with declared and observed.
     """
-    setup, engine = spec.setup, spec.setup.engine
-    models = ", ".join(facts.models) or None
-    power = setup.power
-    sensor = _joined({meter.sensor for meter in meters})
-    scope = _joined({meter.scope for meter in meters})
-    driver = _joined({meter.driver for meter in meters if meter.driver})
-    boards = merged_boards(meters) if power.scope in GPU_SCOPES else ()
-    rows = [
-        ("setup.engine.name", engine.name, facts.name, _same_text(engine.name, facts.name)),
-        ("setup.engine.version", engine.version, facts.version, engine.version == facts.version),
-        ("setup.engine.build", engine.build, facts.build, engine.build == facts.build),
-        ("endpoint.model", spec.endpoint.model, models, spec.endpoint.model in facts.models),
-        (
-            "setup.driver",
-            setup.driver,
-            driver,
-            driver in re.split(r"[\s,/()]+", setup.driver),
-        ),
-        ("setup.power.sensor", power.sensor, sensor, power.sensor == sensor),
-        ("setup.power.scope", power.scope, scope, power.scope == scope),
-        *_board_rows(setup.accelerator, boards),
-        (
-            "setup.model.digest",
-            setup.model.digest,
-            model_digest,
-            setup.model.digest == model_digest,
-        ),
-    ]
+    power = spec.setup.power
+    observed = {
+        "setup.engine.name": facts.name,
+        "setup.engine.version": facts.version,
+        "setup.engine.build": facts.build,
+        "endpoint.model": ", ".join(facts.models) or None,
+        "setup.driver": _joined({meter.driver for meter in meters if meter.driver}),
+        "setup.power.sensor": _joined({meter.sensor for meter in meters}),
+        "setup.power.scope": _joined({meter.scope for meter in meters}),
+        **_of_boards(merged_boards(meters) if power.scope in GPU_SCOPES else ()),
+        "setup.model.digest": model_digest,
+    }
     problems = [
         Problem(
             "is not what runs there",
             field=field,
-            found=f"{observed} (observed)",
-            expected=f"{declared} (declared)",
+            found=f"{seen} (observed)",
+            expected=f"{told} (declared)",
             remedy=_REMEDIES.get(field, "Correct the spec, or start the engine that it describes."),
         )
-        for field, declared, observed, equal in rows
-        if observed is not None and declared != NOT_RECORDED and not equal
+        for field, told in declared(spec).items()
+        if (seen := observed[field]) is not None and not agrees(field, told, seen)
     ]
     if problems:
         raise ReadBackError(*problems)
-    return tuple(
-        ReadBack(
-            field=field,
-            declared=declared,
-            observed=None if observed is None else clean_text(observed),
-            state="declared" if observed is None else "read back",
-        )
-        for field, declared, observed, _ in rows
-    )
+    return rows_of(spec, observed)
 
 
 _REMEDIES = {
@@ -110,27 +84,14 @@ def _joined(told: Collection[str]) -> str | None:
     return ", ".join(sorted(told)) or None
 
 
-def _board_rows(
-    declared: Accelerator, boards: Sequence[Board]
-) -> Iterator[tuple[str, str, str | None, bool]]:
-    names = {board.name for board in boards}
-    same = [accelerators.is_model(declared.model, name) for name in names]
-    yield (
-        "setup.accelerator.model",
-        declared.model,
-        ", ".join(sorted(names)) or None,
-        bool(same) and all(same),
-    )
-    count = str(len(boards)) if boards else None
-    yield "setup.accelerator.count", str(declared.count), count, str(declared.count) == count
+def _of_boards(boards: Sequence[Board]) -> dict[str, str | None]:
     limits = {board.limit_mw for board in boards if board.limit_mw is not None}
-    power = declared.power_limit_w
-    text = power if isinstance(power, str) else f"{power:g}"
-    near = not isinstance(power, str) and all(
-        abs(mw / 1000 - power) <= LIMIT_WITHIN_W for mw in limits
-    )
-    observed = ", ".join(f"{mw / 1000:g}" for mw in sorted(limits)) or None
-    yield "setup.accelerator.power_limit_w", text, observed, near
+    return {
+        "setup.accelerator.model": _joined({board.name for board in boards}),
+        "setup.accelerator.count": str(len(boards)) if boards else None,
+        "setup.accelerator.power_limit_w": ", ".join(f"{mw / 1000:g}" for mw in sorted(limits))
+        or None,
+    }
 
 
 def require_new_launch(lines: Sequence[Entry], repeat: int, started: str | None) -> None:
@@ -337,7 +298,3 @@ def _require_prompt(reply: Reply, count: int, overhead: int, counted_by: str | N
                 expected="0",
             )
         )
-
-
-def _same_text(declared: str, observed: str | None) -> bool:
-    return observed is not None and declared.casefold() == observed.casefold()

@@ -11,6 +11,7 @@ model is fitted to all trials.
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
@@ -27,6 +28,7 @@ from tokenwatt_site.errors import (
     TokenwattError,
     UsageError,
 )
+from tokenwatt_site.journal import Entry
 from tokenwatt_site.measure.accuracy.loaded import compare_alone
 from tokenwatt_site.measure.accuracy.reference_run import Reference
 from tokenwatt_site.measure.accuracy.sitting import (
@@ -63,6 +65,7 @@ from tokenwatt_site.measure.searching import (
     target_of,
 )
 from tokenwatt_site.measure.selftest import self_test
+from tokenwatt_site.measure.surroundings import surroundings
 from tokenwatt_site.measure.tokenizer import prompts_for
 from tokenwatt_site.measure.trial import Progress
 from tokenwatt_site.measure.warmup import warm_up
@@ -97,6 +100,8 @@ def measure(
     scorer: Scorer | None = None,
     reference: Reference | None = None,
     budget_s: float | None = None,
+    publisher_nonce: str | None = None,
+    opened: Callable[[Entry], None] | None = None,
 ) -> Measured:
     """Run the protocol of `spec`, or what is missing of it, in `folder`.
 
@@ -111,6 +116,8 @@ def measure(
         scorer: scores the replies to `task`, and goes with it.
         reference: whose answers they are compared with; as `gpus`.
         budget_s: how long it may take: nothing begins that would end later; None: as it takes.
+        publisher_nonce: hex that a publisher gave, from which prompts are drawn too; as `gpus`.
+        opened: gets the first line of a new measurement, when it is on disk and nothing is begun.
 
     Raises:
         UsageError: the variable of a key, user or password is not set, no board has such a name,
@@ -123,7 +130,7 @@ def measure(
     """
     budget = Budget(budget_s)
     authorisation(spec.endpoint.api_key_variable)
-    with WorkFolder(folder, utc_now) as work:
+    with WorkFolder(folder, utc_now, surroundings(spec, os.environ)) as work:
         if trace is not None:
             work.keep_trace(trace)
         if model is not None:
@@ -137,9 +144,19 @@ def measure(
             )
         else:
             sittings = None
+        fresh = not work.journal.lines
         session = _Session(
-            spec, work, events, gpus=gpus, sittings=sittings, reference=reference, budget=budget
+            spec,
+            work,
+            events,
+            gpus=gpus,
+            sittings=sittings,
+            reference=reference,
+            publisher_nonce=publisher_nonce,
+            budget=budget,
         )
+        if fresh and opened is not None:
+            opened(work.journal.lines[0])
         session.run()
         return work.measured(spec)
 
@@ -160,6 +177,7 @@ class _Session:
         gpus: Sequence[str],
         sittings: Sittings | None,
         reference: Reference | None,
+        publisher_nonce: str | None,
         budget: Budget,
     ) -> None:
         self._spec = spec
@@ -169,7 +187,9 @@ class _Session:
         self.work = work
         self._journal = work.journal
         self._sittings = sittings
-        self._begun = begin(spec, work, gpus, reference, events.say)
+        self._begun = begin(
+            spec, work, gpus, reference, events.say, publisher_nonce=publisher_nonce
+        )
         self._budget = budget
         self._trials = Trials(
             spec, self._windows, work, self._begun, events.progress, events.say, budget

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Self
 
 from tokenwatt_site import __version__
-from tokenwatt_site.canonical import canonical_bytes, read_file
+from tokenwatt_site.canonical import JsonValue, canonical_bytes, read_file
 from tokenwatt_site.engine_model.document import (
     MAX_MODEL_BYTES,
     ModelFit,
@@ -25,7 +25,12 @@ from tokenwatt_site.engine_model.document import (
     encode_model_fit,
 )
 from tokenwatt_site.errors import EnvironmentProblem, Problem
-from tokenwatt_site.evidence.answers import AccuracyLog, decode_accuracy, encode_accuracy
+from tokenwatt_site.evidence.answers import (
+    AccuracyLog,
+    Answer,
+    decode_accuracy,
+    encode_accuracy,
+)
 from tokenwatt_site.evidence.engine import EngineLog, decode_engine, encode_engine
 from tokenwatt_site.evidence.power import Board, PowerLog, decode_power, encode_power
 from tokenwatt_site.evidence.records import (
@@ -44,6 +49,7 @@ from tokenwatt_site.evidence.under_load import (
 from tokenwatt_site.journal import Event, Journal
 from tokenwatt_site.measure.instruments import Recorded
 from tokenwatt_site.model_shape.document import ModelDocument, decode_model, encode_model
+from tokenwatt_site.private import SHAPES_ALONE, Private
 from tokenwatt_site.run import Conditions, ReadBack
 from tokenwatt_site.spec import Spec
 from tokenwatt_site.trace import MAX_TRACE_BYTES, Trace
@@ -55,6 +61,25 @@ TRACE_FILE = "trace.jsonl"
 MODEL_FILE = "model.jsonl"
 REFERENCE_FILE = "reference.jsonl"
 MODEL_FIT_FILE = "fitted-model.jsonl"
+SPEC_FILE = "spec.json"
+
+_OURS = frozenset(
+    {
+        "configuration",
+        "spec",
+        "workload",
+        "seed_rule",
+        "nonce",
+        "publisher_nonce",
+        "gpus",
+        "reference",
+        "tool",
+        "engine_started",
+        "prompts",
+        "realisation_hash",
+    }
+)
+"""What lines tell in words of our own, which a name of a machine may occur in by chance."""
 
 _POWER = "power-[0-9][0-9][0-9][0-9]"
 
@@ -81,8 +106,10 @@ class WorkFolder:
     A context manager: leaving it lets another process in.
     """
 
-    def __init__(self, path: Path, now: Callable[[], str]) -> None:
+    def __init__(self, path: Path, now: Callable[[], str], private: Private = SHAPES_ALONE) -> None:
         """Make or reopen the folder; `now` gives the time of a journal line.
+
+        What others say and is kept to be published stands there without what is `private`.
 
         Raises:
             EnvironmentProblem: it cannot be made, another process has it, or the disk is nearly
@@ -99,7 +126,8 @@ class WorkFolder:
             raise EnvironmentProblem(
                 Problem("is in use by another measurement", file=str(path))
             ) from error
-        self.journal = Journal(path / "journal.jsonl", now)
+        self._private = private
+        self.journal = Journal(path / "journal.jsonl", now, self._cleaned)
 
     def __enter__(self) -> Self:
         return self
@@ -149,12 +177,19 @@ class WorkFolder:
         log = self._power(_POWER)
         return None if log is None else log.boards
 
+    def keep_spec(self, spec: Spec) -> None:
+        """Keep the spec as it was given: the journal has what is published of it."""
+        self._write(SPEC_FILE, canonical_bytes(spec.to_json()))
+
     def keep_model(self, model: ModelDocument) -> None:
         """Keep the model's own files, so that the folder alone is enough to go on.
 
         Raises:
             EnvironmentProblem: those of another model are kept already.
         """
+        # A config.json tells where its owner had the model.
+        config, quantization = map(SHAPES_ALONE.scrubbed, (model.config, model.quantization))
+        model = replace(model, config=config, quantization=quantization)
         kept = self.model()
         if kept is None:
             self._write(MODEL_FILE, encode_model(model))
@@ -208,7 +243,8 @@ class WorkFolder:
 
     def keep_answers(self, repeat: int, log: AccuracyLog) -> None:
         """Keep all answers of a repeat, scored; they count from their line in the journal on."""
-        self._write(f"accuracy-{repeat:04d}.jsonl", encode_accuracy(log))
+        answers = tuple(self._without_private(answer) for answer in log.answers)
+        self._write(f"accuracy-{repeat:04d}.jsonl", encode_accuracy(replace(log, answers=answers)))
 
     def keep_under_load(self, repeat: int, compared: Sequence[Compared]) -> None:
         """Keep what load does to answers in a repeat; it counts as `keep_answers` says."""
@@ -260,7 +296,7 @@ class WorkFolder:
             self_test=told.self_test,
         )
         return Measured(
-            spec=spec,
+            spec=spec.published(),
             simulated=told.simulated,
             interrupted=evidence.journal[-1].event == "interrupted",
             evidence=evidence,
@@ -318,6 +354,25 @@ class WorkFolder:
         """Return the files of the repeats that have such a line in the journal, in order."""
         told = {line.data["repeat"] for line in self.journal.lines if line.event == event}
         return [self.path / f"{name}-{repeat:04d}.jsonl" for repeat in sorted(told)]
+
+    def _cleaned(self, data: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        """Return what a line of the journal tells, without what is private."""
+        scrubbed = self._private.scrubbed
+        return {key: item if key in _OURS else scrubbed(item) for key, item in data.items()}
+
+    def _without_private(self, answer: Answer) -> Answer:
+        """Return an answer whose failure, in the engine's own words, tells nothing private.
+
+        What the model wrote stays: it knows nothing of the machine, and has its digest.
+        """
+        told = {"failure": (answer.failure, 1000), "finish": (answer.finish, 100)}
+        return answer.model_copy(
+            update={
+                name: self._private.text(words)[:limit].rstrip()
+                for name, (words, limit) in told.items()
+                if words is not None
+            }
+        )
 
     def _write(self, name: str, data: bytes) -> None:
         path = self.path / name

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 from tokenwatt_site.configuration import Configuration
 from tokenwatt_site.eligibility import Exclusion
-from tokenwatt_site.pages import answers, text
+from tokenwatt_site.pages import answers, statements, text
 from tokenwatt_site.run import GateOutcome
+from tokenwatt_site.trust.keyring import KeyState
+from tokenwatt_site.trust.predicates import Kind as StatementKind
+from tokenwatt_site.trust.promises import Promised
+from tokenwatt_site.trust.standing import RunStanding
 from tokenwatt_site.trust.verify import ValidatedRun
 
 Kind: TypeAlias = Literal["yes", "no", "warn"]
@@ -45,6 +50,7 @@ def facts(configuration: Configuration, exclusions: Sequence[Exclusion]) -> tupl
 def _facts(configuration: Configuration, exclusions: Sequence[Exclusion]) -> Iterator[Fact]:
     head = configuration.headline
     run, mode = head.run, head.run.spec.protocol.mode
+    yield from _against(head.standing)
     if run.simulated:
         yield Fact(
             "simulated",
@@ -54,20 +60,9 @@ def _facts(configuration: Configuration, exclusions: Sequence[Exclusion]) -> Ite
             "The engine was this project's own simulator: its tokens and times are made up.",
             "Says nothing about any product.",
         )
-    known = head.key_state == "known"
-    yield Fact(
-        "signed",
-        "yes" if known else "warn",
-        "signed",
-        f"Signed by {head.signer}" if known and head.signer else "Signed, unknown key",
-        f"Signed by key {head.keyid}"
-        + (
-            ", which is registered on this site."
-            if known
-            else ", which is not registered on this site."
-        ),
-        "Nobody changed these bytes after signing. Not that they are true.",
-    )
+    yield _signed(head)
+    yield _committed(head)
+    yield _witnessed(head.standing)
     size = sum(entry.bytes for entry in run.evidence)
     yield Fact(
         "evidence",
@@ -84,7 +79,7 @@ def _facts(configuration: Configuration, exclusions: Sequence[Exclusion]) -> Ite
         "recomputed",
         f"Recomputed, {total:,} numbers",
         f"All {total:,} numbers of this run were recomputed from the evidence when this page was"
-        " built, and came out equal.",
+        f" built, and came out equal.{_recomputed_by(head.standing)}",
         "The numbers follow from the evidence. Not that the evidence is true.",
     )
     yield _replayed(head)
@@ -124,25 +119,173 @@ def _facts(configuration: Configuration, exclusions: Sequence[Exclusion]) -> Ite
             "Meets every condition for a rank.",
             "A rank compares what was measured here, on this workload and SLO only.",
         )
-    others = {other.keyid for other in configuration.runs} - {head.keyid}
-    if others:
-        yield Fact(
-            "reproduced",
-            "yes",
-            "reproduced",
-            f"Rerun under {text.counted(len(others), 'other key')}",
-            "Runs signed with other keys stand under History.",
-            "Another key may belong to the same people.",
+    yield _reproduced(configuration)
+
+
+_AGAINST: Mapping[StatementKind, str] = MappingProxyType(
+    {
+        "withdrawn": "What the right numbers are. The run is kept, struck through.",
+        "superseded": "That this run is wrong. It is kept, struck through.",
+        "disputed": "Who is right. Until that is settled the run does not rank.",
+    }
+)
+
+
+def _against(standing: RunStanding) -> Iterator[Fact]:
+    """What stands against the run comes before all that speaks for it."""
+    for kind, does_not in _AGAINST.items():
+        if found := standing.counting(kind):
+            told = "; ".join(f"{statements.signer(t)}: {statements.says(t)}" for t in found)
+            yield Fact(kind, "warn", "warn", kind.capitalize(), f"{told}.", does_not)
+
+
+_SIGNED: Mapping[KeyState, str] = MappingProxyType(
+    {
+        "known": "Signed by {}",
+        "unknown": "Signed, unknown key",
+        "expired": "Signed by {}, key expired",
+        "revoked": "Signed by {}, key revoked",
+        "revoked later": "Signed by {}, key revoked later",
+    }
+)
+
+
+def _signed(head: ValidatedRun) -> Fact:
+    key = head.standing.key
+    return Fact(
+        "signed",
+        "yes" if key.state == "known" else "warn",
+        "signed",
+        _SIGNED[key.state].format(key.name),
+        f"Signed by key {head.keyid}, which {key.text}.",
+        "Nobody changed these bytes after signing. Not that they are true.",
+    )
+
+
+_LEFT_OUT = "That no other run was made and left out."
+
+
+def _committed(head: ValidatedRun) -> Fact:
+    """What its key said before that it would do; DESIGN 8: a mere own claim is shown as one."""
+    promised = head.promised
+    also = _counted(promised)
+    if head.evidence.journal[0].data.get("publisher_nonce") is not None:
+        also += " A nonce that somebody gave for it decides its prompts too."
+    if promised.commitment is None:
+        return Fact(
+            "committed",
+            "no",
+            "unranked",
+            "Not committed",
+            "The journal's first line has the plan and the seed rule, dated by the publisher's own"
+            f" clock; nobody was told of them before.{also}",
+            _LEFT_OUT,
         )
-    else:
-        yield Fact(
+    what = "the commitment to this plan, seed rule and nonce"
+    if promised.witness is None:
+        return Fact(
+            "committed",
+            "warn",
+            "signed",
+            "Committed, own word",
+            f"Beside the run lies {what}, signed with its key: they were not changed since.{also}",
+            f"When it was signed, which nobody else saw. {_LEFT_OUT}",
+        )
+    seen = f"{promised.witness.name} countersigned {what} at {_utc(promised.witness.at)}"
+    began = "" if promised.first_trial is None else f" ({_utc(promised.first_trial)})"
+    if not promised.before:
+        return Fact(
+            "committed",
+            "warn",
+            "signed",
+            "Committed, seen too late",
+            f"{seen}, after the first trial began{began}.{also}",
+            f"That it stood before that. {_LEFT_OUT}",
+        )
+    return Fact(
+        "committed",
+        "yes",
+        "check",
+        "Committed before measuring",
+        f"{seen}, before the first trial began{began}.{also}",
+        _LEFT_OUT,
+    )
+
+
+def _counted(promised: Promised) -> str:
+    if promised.handed_out == 0:
+        return ""
+    runs = text.counted(promised.handed_out, "run")
+    return f" Its key committed to {runs}, {promised.kept} of them here."
+
+
+def _utc(time: datetime) -> str:
+    return f"{time:%Y-%m-%d %H:%M} UTC"
+
+
+def _witnessed(standing: RunStanding) -> Fact:
+    if (witness := standing.witness) is None:
+        return Fact(
+            "witnessed",
+            "no",
+            "quick",
+            "Time not witnessed",
+            "All dates are by the publisher's own clock; nobody else countersigned the run.",
+            "That the dates are wrong.",
+        )
+    return Fact(
+        "witnessed",
+        "yes",
+        "quick",
+        f"Witnessed {witness.signed.made:%Y-%m-%d}",
+        f"{statements.signer(witness)} countersigned this run: it was there at"
+        f" {statements.minute(witness)} UTC.",
+        "When it was measured, or that it is true.",
+    )
+
+
+def _recomputed_by(standing: RunStanding) -> str:
+    found = dict.fromkeys(statements.signer(t) for t in standing.counting("recomputed"))
+    return f" So they did for {text.joined(found)}." if found else ""
+
+
+def _reproduced(configuration: Configuration) -> Fact:
+    """What reruns by others say; a run under another key alone says little."""
+    head = configuration.headline
+    found = head.standing.counting("reproduced")
+    if found:
+        came_to = statements.outcomes(found)
+        pooled = statements.together(found)
+        told = "; ".join(f"{statements.signer(t)}: {statements.says(t)}" for t in found)
+        return Fact(
+            "reproduced",
+            "yes" if came_to == f"reproduced {len(found)}×" else "warn",
+            "reproduced",
+            f"{came_to.capitalize()} by others"
+            + ("" if pooled is None else f", {statements.ratio(pooled)}"),
+            f"{told}. Each has another key and other boards, and was recomputed here.",
+            "Other keys may belong to the same people, and UUIDs of boards can be made up.",
+        )
+    chain = head.standing.chain
+    others = {r.keyid for r in configuration.runs if r.standing.publisher != chain[-1]}
+    if others:
+        return Fact(
             "reproduced",
             "no",
             "reproduced",
-            "Not reproduced",
-            "Nobody else has published a run of this configuration.",
-            "Files cannot expose a consistent fabrication; only a rerun by others can.",
+            f"Rerun under {text.counted(len(others), 'other key')}",
+            "Runs signed with other keys stand under History; none of them counts as a"
+            " reproduction.",
+            "Another key may belong to the same people.",
         )
+    return Fact(
+        "reproduced",
+        "no",
+        "reproduced",
+        "Not reproduced",
+        "Nobody else has published a run of this configuration.",
+        "Files cannot expose a consistent fabrication; only a rerun by others can.",
+    )
 
 
 def _replayed(head: ValidatedRun) -> Fact:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tokenwatt_site.configuration import Configuration
 from tokenwatt_site.metrics import METRICS
-from tokenwatt_site.pages import headline, numbers, text
+from tokenwatt_site.pages import headline, numbers, statements, text
 from tokenwatt_site.pages.page import Links
 from tokenwatt_site.trust.verify import ValidatedRun
+
+STATEMENTS_FILE = "run.att.jsonl"
+"""The name of a file of statements on the site, beside the run's."""
+
+COMMITMENT_FILE = "run.commit.json"
+COMMITMENT_STATEMENTS_FILE = "run.commit.att.jsonl"
+"""Those of what the run was committed to before, and of who saw that."""
 
 MAX_LISTED = 4
 """Of so many other runs each value is told; of more, their range."""
@@ -18,7 +26,9 @@ MAX_LISTED = 4
 class HistoryRow:
     """One run. `scored` is per trial; `missing` stands in place of a goodput that there is not.
 
-    `goodput` is the measured one, that every run may have; `long_run` None: not corrected.
+    `goodput` is the measured one, that every run may have; `long_run` None: not corrected. `marks`
+    is what stands against the run, and it is `struck` through where its publisher took it back.
+    `evidence` has the files of its statements and its commitment too.
     """
 
     started: str
@@ -31,6 +41,8 @@ class HistoryRow:
     missing: str
     long_run: str | None
     folder: str | None
+    marks: tuple[str, ...]
+    struck: bool
     evidence: tuple[tuple[str, str], ...]
 
 
@@ -56,8 +68,20 @@ def _row(run: ValidatedRun, folder: str | None) -> HistoryRow:
         else text.amount(lasting.value, METRICS[lasting.key]),
         missing=text.reason(claim) + ("" if held is None else f"; {held} held"),
         folder=folder,
-        evidence=tuple((e.role, f"{folder}/{e.path}") for e in run.run.evidence if folder),
+        marks=statements.marks(run),
+        struck=run.standing.retracted,
+        evidence=tuple((name, f"{folder}/{path}") for name, path in _files(run) if folder),
     )
+
+
+def _files(run: ValidatedRun) -> Iterator[tuple[str, str]]:
+    yield from ((e.role, e.path) for e in run.run.evidence)
+    if run.standing.told:
+        yield "statements", STATEMENTS_FILE
+    if (promise := run.promised.commitment) is not None:
+        yield "commitment", COMMITMENT_FILE
+        if promise.statements:
+            yield "statements about the commitment", COMMITMENT_STATEMENTS_FILE
 
 
 def order(configuration: Configuration) -> str:

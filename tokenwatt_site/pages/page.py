@@ -33,12 +33,17 @@ class Links:
     """Where a page finds its neighbours, as URLs relative to itself; None where there are none.
 
     `runs` maps a run id to the URL of the folder that holds its `run.json` and its evidence.
+    `address` is the page's own on the web, where the site says what that is.
+    `verify` is the page on which a run is checked, and `assets` the folder of its scripts.
     """
 
     home: str | None
     glossary: str | None
     method: str | None
     runs: dict[str, str]
+    address: str | None = None
+    verify: str | None = None
+    assets: str | None = None
 
 
 NO_LINKS = Links(home=None, glossary=None, method=None, runs={})

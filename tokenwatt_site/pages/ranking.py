@@ -13,19 +13,28 @@ from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.pages import headline, outcomes, text
 from tokenwatt_site.pages.page import Page, render_template
 from tokenwatt_site.run import Claims, ClaimsOnlyRecord, GateOutcome
+from tokenwatt_site.trust.keyring import KeyState
 
 CODE_WORDS = {
+    "withdrawn": "withdrawn",
+    "superseded": "superseded",
+    "disputed": "disputed",
     "simulated": "simulated",
     "interrupted": "interrupted",
     "mode": "not full mode",
-    "key": "key not registered",
     "physics": "a number that physics forbids",
     "slo": "SLO not met",
     "launches": "too few launches",
     "long-run": "not corrected to the long run",
     "setup": "setup not fully recorded",
 }
-"""Code of an exclusion -> the words of its tag. Those of "accuracy" are GATE_WORDS."""
+"""Code of an exclusion -> the words of its tag. Those of "accuracy" are GATE_WORDS, those of "key"
+KEY_WORDS."""
+
+KEY_WORDS: Mapping[KeyState, str] = MappingProxyType(
+    {"unknown": "key not registered", "expired": "key expired", "revoked": "key revoked"}
+)
+"""State of a key that is not trusted -> the words of its tag."""
 
 GATE_WORDS: Mapping[GateOutcome, str] = MappingProxyType(
     {
@@ -56,6 +65,7 @@ class CellView:
 class RowView:
     """`failed`: the accuracy gate was failed, and the first of `tags` says so.
 
+    `struck`: the run was taken back by its publisher.
     `interval`, `bar` and `cap` are of the long-run goodput, which ranks.
     """
 
@@ -66,6 +76,7 @@ class RowView:
     rank_sort: str
     tied: bool
     simulated: bool
+    struck: bool
     cells: tuple[CellView, ...]
     interval: str
     interval_sort: str
@@ -214,6 +225,7 @@ def _row(
         rank_sort="" if row.rank is None else str(row.rank.best),
         tied=row.rank is not None and row.rank.tied,
         simulated=row.simulated,
+        struck=configuration.headline.standing.retracted,
         cells=tuple(_cell(configuration.claims, row.cells[i]) for i in shown),
         interval=interval or f"n = {launches}: none",
         interval_sort="" if goodput.low is None else repr(goodput.low),
@@ -228,8 +240,12 @@ def _row(
 
 def _tags(row: Row, configuration: Configuration) -> list[tuple[str, str]]:
     """Return (words of the tag, the reason in full), a gate that was failed first."""
-    gate = GATE_WORDS.get(configuration.claims.gate.outcome, "")
-    tags = [(CODE_WORDS.get(why.code, gate), why.text) for why in row.excluded]
+    words = {
+        **CODE_WORDS,
+        "accuracy": GATE_WORDS.get(configuration.claims.gate.outcome, ""),
+        "key": KEY_WORDS.get(configuration.headline.key_state, ""),
+    }
+    tags = [(words[why.code], why.text) for why in row.excluded]
     return sorted(tags, key=lambda tag: tag[0] != GATE_WORDS["failed"])
 
 

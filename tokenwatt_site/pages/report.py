@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
+from urllib.parse import urljoin
 
 from tokenwatt_site.configuration import Configuration
 from tokenwatt_site.eligibility import Exclusion, reasons
@@ -23,15 +24,20 @@ from tokenwatt_site.pages import (
     numbers,
     outcomes,
     setup,
+    statements,
     text,
+    verification,
 )
 from tokenwatt_site.pages.factors import NO_FACTORS, Factors
 from tokenwatt_site.pages.page import Links, Page, render_template
 from tokenwatt_site.run import Claims, GateOutcome
+from tokenwatt_site.spec import Engine
+from tokenwatt_site.statistics import SAME
 from tokenwatt_site.trust.verify import ValidatedRun
 
 ACCURACY = "accuracy"
 LONG_RUN = "long-run"
+STATEMENTS = "statements"
 
 TOC = (
     ("key-figures", "Key figures"),
@@ -46,6 +52,7 @@ TOC = (
     ("reproduce", "Reproduce"),
     ("cite", "Cite"),
     ("history", "History"),
+    (STATEMENTS, "Statements"),
 )
 
 RUN_FILE = "run.json"
@@ -70,8 +77,13 @@ def render(configuration: Configuration, links: Links, named: Factors = NO_FACTO
     lines = () if lasting is None else lasting.figures
     without = {ACCURACY} if answered is None else set()
     without |= {LONG_RUN} if lasting is None else set()
+    stated = statements.rows(configuration)
+    without |= set() if stated else {STATEMENTS}
     folder = links.runs.get(head.run_id)
     run_file = RUN_FILE if folder else head.path.name
+    source = (
+        urljoin(links.address, f"{folder}/{RUN_FILE}") if folder and links.address else run_file
+    )
     summary = tuple(summary_parts(configuration))
     html = render_template(
         "report.html.j2",
@@ -81,6 +93,7 @@ def render(configuration: Configuration, links: Links, named: Factors = NO_FACTO
         notices=tuple(_notices(head, exclusions)),
         key_figures=tuple(numbers.key_figures(configuration)),
         facts=facts.facts(configuration, exclusions),
+        check=verification.control(links.assets, head.run_id, folder),
         bars=bars,
         details=details,
         accuracy=answered,
@@ -99,7 +112,10 @@ def render(configuration: Configuration, links: Links, named: Factors = NO_FACTO
         conditions=head.run.conditions,
         endpoint=spec.endpoint,
         not_covered=not_covered(claims),
-        commands=commands(head, run_file),
+        commands=commands(head, source),
+        fetched=source != run_file,
+        engine_command=engine_command(spec.setup.engine),
+        outcomes=OUTCOMES,
         run_file=run_file,
         expected=expected(claims),
         cost=cost(head),
@@ -108,6 +124,8 @@ def render(configuration: Configuration, links: Links, named: Factors = NO_FACTO
         others=history.others(configuration),
         history=history.rows(configuration, links),
         history_order=history.order(configuration),
+        statements=stated,
+        struck=head.standing.retracted,
         note=spec.note,
         links=links,
         folder=folder,
@@ -230,6 +248,7 @@ _GATE_NOTICES: Mapping[GateOutcome, str] = MappingProxyType(
 
 
 def _notices(head: ValidatedRun, exclusions: tuple[Exclusion, ...]) -> Iterator[tuple[str, str]]:
+    yield from statements.notices(head.standing)
     gate = head.claims.gate
     lead = _GATE_NOTICES.get(gate.outcome)
     if lead is not None and gate.outcome == "failed":
@@ -266,21 +285,40 @@ def not_covered(claims: Claims) -> tuple[tuple[str, str], ...]:
     return tuple(("; ".join(what), why) for why, what in found.items())
 
 
-def commands(head: ValidatedRun, run_file: str) -> tuple[tuple[str, str], ...]:
+def commands(head: ValidatedRun, source: str) -> tuple[tuple[str, str], ...]:
     """(what it does, the command to type), each argument quoted for a POSIX shell.
 
     Args:
         head: the run to do again.
-        run_file: its name where the reader gets it; it holds the spec.
+        source: its file as the reader has it, or its address.
     """
     spec = head.run.spec
     out = f"runs/{spec.label}-again.json"
+    # Not the publisher's own address, which would be another engine or none.
+    url = ["--url", "http://127.0.0.1:8000"] if spec.endpoint.start == "attach" else []
     lines = (
-        ("1. Measure", ["measure", "--spec", run_file, "--out", out]),
-        ("2. Verify and recompute", ["verify", out]),
-        ("3. Make the report", ["report", out, "--title", spec.title]),
+        ("1. Measure again and compare", ["reproduce", source, *url, "--out", out]),
+        ("2. Verify and recompute what came out", ["verify", out]),
+        ("3. Make its report", ["report", out, "--title", spec.title]),
     )
     return tuple((does, shlex.join(["tokenwatt-site", *words])) for does, words in lines)
+
+
+def engine_command(engine: Engine) -> str | None:
+    """Return how the engine was started, as a shell takes it; None: that is not recorded."""
+    if not isinstance(engine.argv, tuple):
+        return None
+    return shlex.join([*(f"{k}={v}" for k, v in sorted(engine.environment.items())), *engine.argv])
+
+
+_PERCENT = f"{100 * (SAME - 1):.0f}%"
+OUTCOMES = (
+    ("Reproduced, exit code 0", f"The 90% interval of new / original lies within {_PERCENT}."),
+    ("Contradicted, 11", f"All of it lies beyond {_PERCENT}."),
+    ("Inconclusive, 10", "Neither, or fewer than 3 launches on a side."),
+    ("Not comparable, 12", "Another setup; every field that differs is listed."),
+)
+"""What a rerun may come to, and when."""
 
 
 def expected(claims: Claims) -> str:
@@ -320,7 +358,7 @@ def cost(head: ValidatedRun) -> str:
 
 
 def _digests(head: ValidatedRun) -> tuple[tuple[str, str], ...]:
-    spec = head.run.spec
+    spec, promise = head.run.spec, head.promised.commitment
     return (
         ("Configuration", head.run.configuration),
         ("Run", f"sha256:{head.run_id}"),
@@ -328,6 +366,7 @@ def _digests(head: ValidatedRun) -> tuple[tuple[str, str], ...]:
         ("Image", spec.setup.engine.image_digest),
         ("Model", spec.setup.model.digest),
         ("Journal head", f"sha256:{head.run.journal_head}"),
+        *(() if promise is None else (("Commitment", f"sha256:{promise.committed.digest}"),)),
         *((f"Evidence: {e.role}", f"sha256:{e.sha256}") for e in head.run.evidence),
     )
 

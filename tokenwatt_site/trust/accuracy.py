@@ -23,6 +23,7 @@ from tokenwatt_site.evidence.answers import (
 from tokenwatt_site.evidence.records import Status
 from tokenwatt_site.evidence.under_load import Compared, sampled_rows
 from tokenwatt_site.journal import Entry
+from tokenwatt_site.prompts import nonce_of
 from tokenwatt_site.run import Run
 from tokenwatt_site.schema import Model, Sha256
 from tokenwatt_site.spec import Spec
@@ -187,7 +188,7 @@ def check_under_load(
     Raises:
         InputError: naming the repeat, trial and row.
     """
-    log, nonce = evidence.under_load, str(evidence.journal[0].data["nonce"])
+    log, nonce = evidence.under_load, nonce_of(evidence.journal[0])
     own: dict[tuple[int, int], list[Compared]] = {}
     for each in log.compared if log is not None else ():
         own.setdefault((each.repeat, each.trial), []).append(each)

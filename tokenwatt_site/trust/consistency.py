@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from pydantic import ValidationError
+
+from tokenwatt_site.canonical import JsonValue, canonical_bytes
 from tokenwatt_site.energy.idle import IdleSpan
 from tokenwatt_site.errors import InputError, Problem
 from tokenwatt_site.journal import Entry
-from tokenwatt_site.prompts import SEED_RULE, Ids, prompts_of
-from tokenwatt_site.run import Run
+from tokenwatt_site.prompts import PUBLISHER_NONCE, Ids, prompts_of, seed_rule
+from tokenwatt_site.read_back import check_rows
+from tokenwatt_site.run import ReadBack, Run
 from tokenwatt_site.trials import Told, band_of
 from tokenwatt_site.trust.difference import expect_equal
 from tokenwatt_site.windows import Windows
@@ -55,6 +59,7 @@ def check_journal(run: Run, journal: Sequence[Entry], windows: Windows) -> None:
     _check_prompts(run, journal)
     _check_realisations(journal, windows)
     _check_conditions(run, journal)
+    _check_read_back(run, journal)
 
 
 def _check_opening(run: Run, journal: Sequence[Entry]) -> None:
@@ -64,7 +69,7 @@ def _check_opening(run: Run, journal: Sequence[Entry]) -> None:
     for key, expected in (
         ("configuration", run.configuration),
         ("spec", run.spec.to_json()),
-        ("seed_rule", SEED_RULE),
+        ("seed_rule", seed_rule(opening.get("publisher_nonce"))),
     ):
         what = f"was opened with another {key.replace('_', ' ')}"
         expect_equal(f"journal line 0.{key}", opening.get(key), expected, what)
@@ -72,14 +77,20 @@ def _check_opening(run: Run, journal: Sequence[Entry]) -> None:
     if (told := opening.get("instruments")) is not None or asked:
         told = [item.get("sensor") for item in told or () if isinstance(item, dict)]
         expect_equal("journal line 0.instruments", told, asked, "are not those that the spec asks")
-    nonce = opening.get("nonce")
-    if not isinstance(nonce, str) or not _NONCE.fullmatch(nonce):
+    _check_nonce("nonce", opening.get("nonce"), _NONCE, "64 hexadecimal digits")
+    if (given := opening.get("publisher_nonce")) is not None:
+        expected = "32 to 128 hexadecimal digits, two a byte"
+        _check_nonce("publisher_nonce", given, PUBLISHER_NONCE, expected)
+
+
+def _check_nonce(name: str, found: JsonValue, form: re.Pattern[str], expected: str) -> None:
+    if not isinstance(found, str) or not form.fullmatch(found):
         raise InputError(
             Problem(
                 "is no nonce",
-                field="journal line 0.nonce",
-                found=repr(nonce)[:80],
-                expected="64 hexadecimal digits",
+                field=f"journal line 0.{name}",
+                found=repr(found)[:80],
+                expected=expected,
             )
         )
 
@@ -255,3 +266,20 @@ def _check_conditions(run: Run, journal: Sequence[Entry]) -> None:
     expect_equal(
         "conditions.self_test", run_says["self_test"], journal_tells.self_test.to_json(), what
     )
+
+
+def _check_read_back(run: Run, journal: Sequence[Entry]) -> None:
+    """Check what every launch says was observed against what the spec declares."""
+    for line in journal:
+        if line.event == "launch" and (told := line.data.get("read_back")) is not None:
+            field = f"journal line {line.seq}.read_back"
+            check_rows(run.spec, _rows(told, field), field)
+
+
+def _rows(told: JsonValue, field: str) -> list[ReadBack]:
+    try:
+        return [ReadBack.model_validate_json(canonical_bytes(row)) for row in told]
+    except (ValidationError, TypeError) as error:
+        raise InputError(
+            Problem("is no list of what was declared and observed", field=field)
+        ) from error

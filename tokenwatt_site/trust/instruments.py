@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -24,6 +25,12 @@ from tokenwatt_site.spec import GPU_SCOPES, SCOPES, Accelerator
 from tokenwatt_site.trials import Evidence, Trial
 from tokenwatt_site.trust.difference import expect_equal
 
+REPLAYED = 20
+"""So many readings of a board in a row never come again, to the milliwatt..."""
+
+_VARIED = 10
+"""...where so many of them differ: one that stands still, or is told seldom, repeats itself."""
+
 _MOST = 1 << 53
 """Beyond this no clock and no counter goes."""
 
@@ -34,7 +41,7 @@ def check_power(run: Run, evidence: Evidence) -> None:
     Boards are of the model and the limit that the setup declares, as `measure` asks before any
     load. What was read beside it is of instruments that the spec asks for, at most one log for
     each. In a complete run a log is there of each that the journal does not excuse, and of no
-    other; so nobody leaves out what displeases.
+    other; so nobody leaves out what displeases. No readings come a second time.
 
     Raises:
         InputError: another sensor, scope, period or board than named, a board too few or too many,
@@ -60,6 +67,8 @@ def check_power(run: Run, evidence: Evidence) -> None:
             place = f"evidence.power-beside-{field}" if field else "evidence.power"
             what = "is not that of setup.power.rate_hz"
             expect_equal(f"{place}.period_ns", each.period_ns, period_ns, what)
+            if not run.simulated:  # a formula may well give the same watts twice
+                check_replayed(place, each)
     _check_none_is_left_out(run, evidence)
 
 
@@ -128,6 +137,25 @@ def check_log(field: str, log: PowerLog) -> None:
                 value = getattr(sample, name)
                 raise _fault(f"{field}.{position}.{name}", f"is beyond any reading: {value}")
     _check_spans(field, log)
+
+
+def check_replayed(field: str, log: PowerLog) -> None:
+    """Check that no board's readings are those of an earlier time once more.
+
+    Raises:
+        InputError: naming the board, and both times.
+    """
+    for board in range(len(log.boards)):
+        readings = log.of_board(board)
+        values = array("q", (s.power_mw for s in readings if s.power_mw is not None))
+        width, raw = values.itemsize * REPLAYED, values.tobytes()
+        seen: dict[bytes, int] = {}
+        for at in range(len(values) - REPLAYED + 1):
+            start = values.itemsize * at
+            first = seen.setdefault(raw[start : start + width], at)
+            if first != at and len(set(values[at : at + REPLAYED])) >= _VARIED:
+                what = f"repeats {REPLAYED} readings: those from {first} on come again from {at} on"
+                raise _fault(f"{field}, board {board}", what)
 
 
 def _check_spans(field: str, log: PowerLog) -> None:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated
+from typing import Literal, TypeAlias
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -23,75 +24,120 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     load_pem_private_key,
 )
-from pydantic import Field, ValidationError
 
-from tokenwatt_site.canonical import canonical_bytes, load_json, read_file
+from tokenwatt_site.canonical import read_file
 from tokenwatt_site.errors import EnvironmentProblem, InputError, Problem
 from tokenwatt_site.files import put_new
-from tokenwatt_site.schema import Line, Model, validation_problems
-from tokenwatt_site.trust.signature import is_small_order, key_id
+from tokenwatt_site.trust.registration import (
+    MAX_REGISTRATION_BYTES,
+    Registration,
+    file_name,
+    moment,
+    parse,
+)
+from tokenwatt_site.trust.signature import key_id
+from tokenwatt_site.trust.succession import chain_problems, successors
 
 KEY_FILE = "ed25519.key"
+NEXT_KEY_FILE = "ed25519.next.key"
+"""The key that a rotation is about to put in place of the own one."""
 KEY_FOLDER_VARIABLE = "TOKENWATT_KEY_DIR"
 _MAX_KEY_BYTES = 4096
 
+KeyState: TypeAlias = Literal["known", "unknown", "expired", "revoked", "revoked later"]
 
-class RegisteredKey(Model):
-    """A file of site_src/keys/: whose key this is. `name` is shown beside the runs it signed."""
 
-    keyid: Annotated[str, Field(pattern=r"^ed25519:[0-9a-f]{32}$")]
-    public_key: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-    name: Line
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a key counts for, as the signer of one run.
+
+    `text` goes on after "the key". `name` and `organisation` are as registered; None: there is
+    none, and of an unknown key neither.
+    """
+
+    state: KeyState
+    text: str
+    name: str | None
+    organisation: str | None
+
+    @property
+    def trusted(self) -> bool:
+        """Whether what the key signed counts; "revoked later" is shown, and counts as known."""
+        return self.state in {"known", "revoked later"}
 
 
 @dataclass(frozen=True, slots=True)
 class Keyring:
     """The registered keys by key id."""
 
-    keys: Mapping[str, RegisteredKey] = field(default_factory=dict)
+    keys: Mapping[str, Registration] = field(default_factory=dict)
 
     @classmethod
     def load(cls, folder: Path) -> Keyring:
         """Read every file of `folder`; a folder that is not there registers no key.
 
         Raises:
-            InputError: a file stands where the folder should be, or one problem for each file that
-                is not a valid registration: not strict JSON, a key id that is not the key's, a key
-                of small order, or a key registered before.
+            InputError: a file stands where the folder should be, or all that is wrong with its
+                files: one is no valid registration or not called as its key, a successor is not
+                registered, keys follow each other in a circle, or a revocation is not signed by
+                one who may.
         """
-        keys: dict[str, RegisteredKey] = {}
+        keys: dict[str, Registration] = {}
         problems: list[Problem] = []
         if folder.exists() and not folder.is_dir():
             raise InputError(Problem("is no folder of registered keys", file=str(folder)))
-        for path in sorted(folder.glob("[!.]*")):
-            if path.suffix != ".json":
-                problems.append(
-                    Problem(
-                        "is no registered key",
-                        file=str(path),
-                        expected="files in .json alone",
-                        remedy="`tokenwatt-site keys add NAME` writes one.",
-                    )
-                )
-                continue
+        paths = sorted(folder.glob("[!.]*"))
+        for path in paths:
             try:
                 key = _registered(path)
             except InputError as error:
                 problems += error.problems
-                continue
-            if key.keyid in keys:
-                problems.append(
-                    Problem("registers a key a second time", file=str(path), found=key.keyid)
-                )
-            keys[key.keyid] = key
+            else:
+                keys[key.keyid] = key
+        # A key whose file is bad is in the list for that, and is not called missing as well.
+        problems += (
+            replace(problem, file=str(folder / str(problem.file)))
+            for problem in chain_problems(keys, {path.name for path in paths})
+        )
         if problems:
             raise InputError(*problems)
         return cls(MappingProxyType(keys))
 
-    def name_of(self, keyid: str) -> str | None:
-        """Return the registered name of a key, None when it is unknown."""
+    def including(self, registration: Registration) -> Keyring:
+        """Return the keyring with this registration, in place of an earlier one of the key.
+
+        Raises:
+            InputError: all that would then be wrong between the keys.
+        """
+        keys = {**self.keys, registration.keyid: registration}
+        if problems := list(chain_problems(keys, set(map(file_name, keys)))):
+            raise InputError(*problems)
+        return Keyring(MappingProxyType(keys))
+
+    def successors(self, keyid: str) -> tuple[str, ...]:
+        """Return the keys that follow a key, the next one first."""
+        return successors(self.keys, keyid)
+
+    def state(
+        self, keyid: str, *, ended: datetime, witnessed: datetime | None, now: datetime
+    ) -> Standing:
+        """Say what the key counts for that signed a run.
+
+        Whoever holds a key writes any date into a run: only a witnessed time shows that a run was
+        there before its key ended or was revoked.
+
+        Args:
+            keyid: the key that signed it.
+            ended: when the run says that it ended.
+            witnessed: the time at which another key vouches that the run was there; None: none
+                does.
+            now: the clock of whoever asks.
+        """
         key = self.keys.get(keyid)
-        return key.name if key else None
+        if key is None:
+            return Standing("unknown", "is not registered", None, None)
+        state, text = _state(key, ended=ended, witnessed=witnessed, now=now)
+        return Standing(state, text, key.name, key.organisation)
 
 
 def key_folder(environment: Mapping[str, str]) -> Path:
@@ -108,29 +154,22 @@ def key_folder(environment: Mapping[str, str]) -> Path:
     return base / "tokenwatt-site"
 
 
-def own_key(folder: Path) -> Ed25519PrivateKey:
+def own_key(folder: Path, file: str = KEY_FILE) -> Ed25519PrivateKey:
     """Return the key in `folder`, made there at first use (folder mode 700, file mode 600).
 
     Raises:
         EnvironmentProblem: the folder cannot be written, others can read the key or change the
             folder, or the file is no unencrypted Ed25519 key in PEM.
     """
-    path = folder / KEY_FILE
+    path = folder / file
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _refuse_open_to_others(folder, 0o022, "others can change this folder", "700")
-        if not os.path.lexists(path):
-            _make(path)
-        _refuse_open_to_others(path, 0o077, "others can read this signing key", "600")
-        data = read_file(path, limit=_MAX_KEY_BYTES)
-    except OSError as error:
-        raise EnvironmentProblem(
-            Problem(
-                f"the signing key cannot be kept here ({error.strerror})",
-                file=str(path),
-                remedy=f"Name a folder of yours in {KEY_FOLDER_VARIABLE}.",
-            )
-        ) from error
+        with _kept_at(path):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _refuse_open_to_others(folder, 0o022, "others can change this folder", "700")
+            if not os.path.lexists(path):
+                _put_key(path, Ed25519PrivateKey.generate())
+            _refuse_open_to_others(path, 0o077, "others can read this signing key", "600")
+            data = read_file(path, limit=_MAX_KEY_BYTES)
     except InputError as error:
         raise EnvironmentProblem(*error.problems) from error
     try:
@@ -142,39 +181,93 @@ def own_key(folder: Path) -> Ed25519PrivateKey:
     return key
 
 
-def _registered(path: Path) -> RegisteredKey:
-    value = load_json(read_file(path), source=str(path))
-    try:
-        key = RegisteredKey.model_validate_json(canonical_bytes(value))
-    except ValidationError as error:
-        raise InputError(*validation_problems(error, source=str(path))) from error
-    public_key = bytes.fromhex(key.public_key)
-    if (expected := key_id(public_key)) != key.keyid:
+def own_id(key: Ed25519PrivateKey) -> str:
+    """Return the id of a signing key."""
+    return key_id(key.public_key().public_bytes_raw())
+
+
+def replace_own_key(folder: Path) -> Path:
+    """Put the next key in place of the own one, which is kept beside under its id.
+
+    A crash leaves the own key or the next one in its place, and neither is ever lost.
+
+    Returns:
+        The file in which the key that was replaced is kept.
+
+    Raises:
+        EnvironmentProblem: as of `own_key`; or another key stands where this one is to be kept.
+    """
+    old = own_key(folder)
+    kept = folder / f"ed25519-{own_id(old).removeprefix('ed25519:')}.key"
+    with _kept_at(kept):
+        _put_key(kept, old)
+    if own_id(own_key(folder, kept.name)) != own_id(old):
+        raise EnvironmentProblem(
+            Problem("is another key than its name says", file=str(kept), remedy="Move it away.")
+        )
+    with _kept_at(folder / KEY_FILE):
+        (folder / NEXT_KEY_FILE).replace(folder / KEY_FILE)
+    return kept
+
+
+def _registered(path: Path) -> Registration:
+    if path.suffix != ".json":
         raise InputError(
             Problem(
-                "is not the id of the key beside it",
+                "is no registered key",
                 file=str(path),
-                field="keyid",
-                found=key.keyid,
-                expected=expected,
+                expected="files in .json alone",
+                remedy="`tokenwatt-site keys add NAME` writes one.",
             )
         )
-    if is_small_order(public_key):
+    key = parse(read_file(path, limit=MAX_REGISTRATION_BYTES), str(path))
+    if path.name != (expected := file_name(key.keyid)):
         raise InputError(
-            Problem(
-                "is a key of small order, under which anyone can sign",
-                file=str(path),
-                field="public_key",
-                found=key.public_key,
-            )
+            Problem("is not called as the key that it registers", file=str(path), expected=expected)
         )
     return key
 
 
-def _make(path: Path) -> None:
-    pem = Ed25519PrivateKey.generate().private_bytes(
-        Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
+def _state(
+    key: Registration, *, ended: datetime, witnessed: datetime | None, now: datetime
+) -> tuple[KeyState, str]:
+    whose, revoked = f"is registered as {key.owner}", key.revoked
+    told = "" if revoked is None else f" and was revoked at {revoked.at} ({revoked.reason})"
+    begins = None if key.not_before is None else moment(key.not_before)
+    ends = None if key.not_after is None else moment(key.not_after)
+    if revoked is not None and (witnessed is None or witnessed >= moment(revoked.at)):
+        return "revoked", whose + told
+    witnessed_within = (
+        witnessed is not None
+        and (begins is None or begins <= witnessed)
+        and (ends is None or witnessed <= ends)
     )
+    if not witnessed_within:
+        if begins is not None and ended < begins:
+            return "expired", f"{whose} only from {key.not_before} on, after the run ended"
+        if ends is not None and ends < now:
+            return "expired", f"{whose} only until {key.not_after}, with no witness before that"
+    if revoked is not None:
+        return "revoked later", f"{whose}{told}, after the run was witnessed"
+    return "known", whose
+
+
+@contextlib.contextmanager
+def _kept_at(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise EnvironmentProblem(
+            Problem(
+                f"the signing key cannot be kept here ({error.strerror})",
+                file=str(path),
+                remedy=f"Name a folder of yours in {KEY_FOLDER_VARIABLE}.",
+            )
+        ) from error
+
+
+def _put_key(path: Path, key: Ed25519PrivateKey) -> None:
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     # Of two processes that start at once, both end with the first one's key.
     with contextlib.suppress(FileExistsError):
         put_new(path, pem, mode=0o600)

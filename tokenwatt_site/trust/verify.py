@@ -6,7 +6,7 @@
     be indented.
  4. The signature: exactly one, by the key it carries, over those bytes and our payload type.
  5. The schema, the configuration id, the workload's hash: each recomputed. The plan is of a size
-    that is drawn.
+    that is drawn. No text looks like a secret or a path in somebody's home, nor does one of 6 or 7.
  6. Evidence: each piece has the digest, size and line count that were signed, and decodes, each
     role is there once, and none that the spec does not ask for. A trace is there where the setup
     plays one, is the one that the workload's hash names, and its parts stand for the whole of it.
@@ -20,6 +20,7 @@
     told is what its prompts were drawn from, which is what the spec asks with; a span without load
     is before or after a launch's trials; of each instrument that the spec asks for is told whether
     it could be read; and what the run says of engine, stamps, read-back and that test stands there.
+    What engine and driver said of themselves at each launch is what the spec declares.
     Answers were asked for after their repeat, sitting by sitting; where it says to the end, every
     question of the gate has one; a complete run asked so in each repeat that its spec says. The
     reference has the answers that the first line names, or there is none.
@@ -28,9 +29,9 @@
     of a repeat, and of the rows that the nonce draws.
  9. Plausibility: no request that ends before it starts or is called complete and is not; no trial
     that begins before the one before it ended; power from the source and all the boards that are
-    named, in order of time and within what can be read; other readings only of instruments that the
-    spec asks for; no span without load that overlaps a trial; no engine's counter that runs
-    backwards in one launch; dates that are those of the journal.
+    named, in order of time, within what can be read, and none a second time; other readings only of
+    instruments that the spec asks for; no span without load that overlaps a trial; no engine's
+    counter that runs backwards in one launch; dates that are those of the journal.
 10. Recomputation: `claims.derive` comes to the file's numbers, |a - b| <= 5e-7 max(|a|, |b|), on
     two levels. Data: all of them but those of the engine model's replay, which are taken as the
     file has them. Model: those too. The replay is of fits that are of the repeats that have a
@@ -45,12 +46,12 @@ makes up consistent evidence passes all ten.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import InitVar, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 from pydantic import ValidationError
 
@@ -76,20 +77,25 @@ from tokenwatt_site.run import (
 from tokenwatt_site.schema import validation_problems
 from tokenwatt_site.trace import parse as parse_trace
 from tokenwatt_site.trials import Evidence, read_trials
-from tokenwatt_site.trust import signature
+from tokenwatt_site.trust import commitment, signature, statement
 from tokenwatt_site.trust.accuracy import check_answers, check_asked, check_under_load
 from tokenwatt_site.trust.consistency import check_journal
 from tokenwatt_site.trust.difference import expect_equal
 from tokenwatt_site.trust.instruments import check_engine, check_idle, check_power
-from tokenwatt_site.trust.keyring import Keyring
+from tokenwatt_site.trust.keyring import Keyring, KeyState
 from tokenwatt_site.trust.plausibility import check_dates, check_epochs, check_requests
+from tokenwatt_site.trust.privacy import (
+    refuse_private,
+    refuse_private_evidence,
+    refuse_private_lines,
+)
+from tokenwatt_site.trust.promises import NOTHING, Found, Promised, weigh
 from tokenwatt_site.trust.recomputation import Level, recomputed
 from tokenwatt_site.trust.replays import Replays
 from tokenwatt_site.trust.roles import check_model, check_roles, decoded
+from tokenwatt_site.trust.standing import RunStanding, stand, untold
 from tokenwatt_site.validity import require_playable
 from tokenwatt_site.windows import windows_of
-
-KeyState: TypeAlias = Literal["known", "unknown"]
 
 MAX_RUN_EVIDENCE_BYTES = 128 << 20
 """Of all evidence of one run together, uncompressed; 45,000 requests take about 4 MB."""
@@ -99,12 +105,12 @@ _MADE_HERE: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class ValidatedRun:
-    """A run that passed every check; made by `verify_run` and `read_tree` alone.
+    """A run that passed every check; made in this module alone.
 
     `claims` are the numbers recomputed here from the evidence (equal to the file's own), and
     `run_id` is of the file's own bytes. `level` says how many of them: on "data" those of the
-    engine model's replay are the file's own. `key_state` is "known" when the key is registered
-    under site_src/keys/, and `signer` its registered name.
+    engine model's replay are the file's own. `standing` is what its key and the statements about
+    it make of it, `promised` what its key committed to before.
     """
 
     path: Path
@@ -114,13 +120,23 @@ class ValidatedRun:
     level: Level
     evidence: Evidence
     keyid: str
-    key_state: KeyState
-    signer: str | None
+    standing: RunStanding
+    promised: Promised = NOTHING
     made_by: InitVar[object] = None
 
     def __post_init__(self, made_by: object) -> None:
         if made_by is not _MADE_HERE:
             raise TypeError("a ValidatedRun is made by trust.verify alone")
+
+    @property
+    def key_state(self) -> KeyState:
+        """How the key stands among the registered ones."""
+        return self.standing.key.state
+
+    @property
+    def signer(self) -> str | None:
+        """The name under which the key is registered; None: it is not."""
+        return self.standing.key.name
 
     @property
     def numbers(self) -> int:
@@ -141,7 +157,9 @@ class Tree:
 def verify_run(path: Path, *, root: Path, keyring: Keyring, level: Level = "model") -> ValidatedRun:
     """Check a run file and the evidence beside it, and recompute its numbers.
 
-    A key that is not registered is no fault: the result says "unknown".
+    A key that is not registered is no fault: the result says "unknown". Nor is a file of
+    statements, or a commitment, that is not valid: `standing.unread` has it. Reproductions count
+    only with the other run in sight, as in `settle`.
 
     Args:
         path: the run file; its evidence is in `evidence/` beside it.
@@ -152,7 +170,61 @@ def verify_run(path: Path, *, root: Path, keyring: Keyring, level: Level = "mode
     Raises:
         VerificationError: with the number of the first check that failed.
     """
-    return _verified(path, _document(path, root), keyring, level=level)
+    (run,) = settle([_verified(path, _document(path, root), keyring, level=level)], keyring)
+    beside = commitment.path_beside(path)
+    if not os.path.lexists(beside):
+        return _promised([run], [], keyring)[0][0]
+    try:
+        found, unread = _found(beside, _document(beside, root))
+    except TokenwattError as error:
+        return _unread(run, (beside, error))
+    (run,), lies = _promised([run], [found], keyring)
+    return _unread(run, *unread, *lies)
+
+
+def _unread(run: ValidatedRun, *files: tuple[Path, TokenwattError]) -> ValidatedRun:
+    """Return a run with files beside it that are not valid; they change nothing else of it."""
+    standing = replace(run.standing, unread=(*run.standing.unread, *files))
+    return replace(run, standing=standing, made_by=_MADE_HERE)
+
+
+def _found(
+    path: Path, document: JsonValue
+) -> tuple[Found, tuple[tuple[Path, TokenwattError], ...]]:
+    """Return a commitment with what is stated about it, and the files that are not valid."""
+    committed = commitment.parse(canonical_bytes(document), str(path))
+    said, unread = statement.gather([statement.path_beside(path)], committed.digest)
+    return Found(path, committed, said), unread
+
+
+def _promised(
+    runs: Sequence[ValidatedRun], found: Sequence[Found], keyring: Keyring
+) -> tuple[list[ValidatedRun], tuple[tuple[Path, InputError], ...]]:
+    promises, lies = weigh(runs, found, keyring=keyring, now=datetime.now(UTC))
+    pairs = zip(runs, promises, strict=True)
+    return [replace(run, promised=told, made_by=_MADE_HERE) for run, told in pairs], lies
+
+
+def settle(runs: Sequence[ValidatedRun], keyring: Keyring) -> tuple[ValidatedRun, ...]:
+    """Give each run the standing that the statements beside it make, with the others in sight.
+
+    Statements beside one copy of a run are about every copy, so that none is lost by copying.
+    """
+    now = datetime.now(UTC)
+    said = {
+        run_id: statement.gather([statement.path_beside(run.path) for run in copies], run_id)
+        for run_id, copies in _copies(runs).items()
+    }
+
+    def settled(among: Mapping[str, ValidatedRun]) -> Iterator[ValidatedRun]:
+        for run in runs:
+            statements, unread = said[run.run_id]
+            standing = stand(run, statements, among=among, keyring=keyring, now=now)
+            yield replace(run, standing=replace(standing, unread=unread), made_by=_MADE_HERE)
+
+    # A reproduction counts by how the other run stands, and no run stands otherwise for one.
+    alone = {run_id: copies[0] for run_id, copies in _copies(settled({})).items()}
+    return tuple(settled(alone))
 
 
 def load_claims_only(path: Path) -> ClaimsOnlyRecord:
@@ -168,8 +240,10 @@ def read_tree(runs_folder: Path, keyring: Keyring, replays: Replays | None = Non
     """Read every `*.json` under a folder; its place and name carry no meaning.
 
     Of several copies of a run one counts: one signed with a known key, else the first path. (Anyone
-    can sign another's document again, and must not take its publisher's place by that.) Symbolic
-    links are refused, not followed. A folder that is not there is empty.
+    can sign another's document again, and must not take its publisher's place by that.) Statements
+    and commitments that are not valid, and statements that belong to no file, are refused; the run
+    beside them stays. Symbolic links are refused, not followed. A folder that is not there is
+    empty.
 
     Args:
         runs_folder: where they are.
@@ -178,18 +252,27 @@ def read_tree(runs_folder: Path, keyring: Keyring, replays: Replays | None = Non
     """
     runs: list[ValidatedRun] = []
     quoted: list[tuple[Path, ClaimsOnlyRecord]] = []
+    found: list[Found] = []
     refused: list[tuple[Path, TokenwattError]] = []
     for path in _candidates(runs_folder):
         try:
             document = _document(path, runs_folder)
             if isinstance(document, dict) and "record_schema" in document:
                 quoted.append((path, _quoted(path, document)))
+            elif commitment.is_commitment(document):
+                each, unread = _found(path, document)
+                found.append(each)
+                refused += unread
             else:
                 runs.append(_verified(path, document, keyring, replays=replays))
         except TokenwattError as error:
             refused.append((path, error))
+    runs, lies = _promised(settle(runs, keyring), found, keyring)
+    refused += lies
+    refused += {path: (path, why) for run in runs for path, why in run.standing.unread}.values()
+    refused += statement.strays(runs_folder)
     chosen: dict[str, Path] = {}
-    for run in sorted(runs, key=lambda run: (run.key_state != "known", run.path)):
+    for run in sorted(runs, key=_precedence):
         chosen.setdefault(f"run {run.run_id}", run.path)
     for path, record in quoted:
         chosen.setdefault(f"record {record.id}", path)
@@ -208,6 +291,17 @@ def read_tree(runs_folder: Path, keyring: Keyring, replays: Replays | None = Non
     )
 
 
+def _precedence(run: ValidatedRun) -> tuple[bool, Path]:
+    return not run.standing.key.trusted, run.path
+
+
+def _copies(runs: Iterable[ValidatedRun]) -> dict[str, list[ValidatedRun]]:
+    found: dict[str, list[ValidatedRun]] = {}
+    for run in sorted(runs, key=_precedence):
+        found.setdefault(run.run_id, []).append(run)
+    return found
+
+
 def _candidates(folder: Path) -> list[Path]:
     found: list[Path] = []
     for where, folders, files in os.walk(folder, followlinks=False):
@@ -219,9 +313,11 @@ def _candidates(folder: Path) -> list[Path]:
 
 def _quoted(path: Path, document: JsonValue) -> ClaimsOnlyRecord:
     try:
-        return ClaimsOnlyRecord.model_validate_json(canonical_bytes(document))
+        record = ClaimsOnlyRecord.model_validate_json(canonical_bytes(document))
     except ValidationError as error:
         raise InputError(*validation_problems(error, source=str(path))) from error
+    refuse_private(document, file=str(path))
+    return record
 
 
 @contextmanager
@@ -292,6 +388,7 @@ def _verified(
         signature.check(body, signed)
     # (5) schema, configuration id, workload
     with _check(5, path):
+        refuse_private(document)
         run = _run(document, str(path))
     # (6) evidence
     with _check(6, path):
@@ -300,12 +397,14 @@ def _verified(
         windows = windows_of(run.spec, trace)
         require_playable(run.spec, windows)
         evidence = decoded(raw, trace, str(path))
+        refuse_private_evidence(evidence)
         check_model(run.spec, evidence.model)
         check_answers(run.spec, evidence)
     # (7) the journal
     with _check(7, path):
         journal = parse(raw["journal"], f"{path}: journal")
         expect_equal("journal_head", run.journal_head, head(raw["journal"]))
+        refuse_private_lines(journal)
         check_journal(run, journal, windows)
         evidence = replace(evidence, journal=journal)
         told = check_asked(run, evidence)
@@ -325,7 +424,7 @@ def _verified(
     with _check(10, path):
         run_id = sha256_hex(body)
         claims, level = recomputed(run, run_id, evidence, trials, level=level, replays=replays)
-    signer = keyring.name_of(signed.keyid)
+    standing = untold(run, signed.keyid, keyring=keyring, now=datetime.now(UTC))
     return ValidatedRun(
         path=path,
         run=run,
@@ -334,8 +433,7 @@ def _verified(
         level=level,
         evidence=evidence,
         keyid=signed.keyid,
-        key_state="unknown" if signer is None else "known",
-        signer=signer,
+        standing=standing,
         made_by=_MADE_HERE,
     )
 

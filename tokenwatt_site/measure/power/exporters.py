@@ -65,11 +65,6 @@ def exported(metrics: Metrics) -> Exported | None:
     return None
 
 
-def is_masked(uuid: str) -> bool:
-    """Tell whether a UUID is all zeros, as some exporters write it, so that it names no board."""
-    return not set(uuid.removeprefix("GPU-")) - set("0-")
-
-
 class _Rows:
     """The rows of one board: of each family the first, and labels by lower-case name."""
 

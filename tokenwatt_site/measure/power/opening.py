@@ -16,11 +16,10 @@ from queue import Empty, SimpleQueue
 from types import MappingProxyType
 
 from tokenwatt_site.errors import EnvironmentProblem, Problem, ReadBackError, UsageError
-from tokenwatt_site.evidence.power import Board, PowerSample
+from tokenwatt_site.evidence.power import Board, PowerSample, is_masked
 from tokenwatt_site.measure.credential import Login
 from tokenwatt_site.measure.power.amd import AmdMeter
 from tokenwatt_site.measure.power.dcgm import DcgmMeter
-from tokenwatt_site.measure.power.exporters import is_masked
 from tokenwatt_site.measure.power.meter import PowerMeter
 from tokenwatt_site.measure.power.nvml import open_meter
 from tokenwatt_site.measure.power.rapl import RaplMeter

@@ -33,6 +33,7 @@ from tokenwatt_site.errors import EngineError, EnvironmentProblem, Problem, Usag
 from tokenwatt_site.evidence.power import Board, PowerSample
 from tokenwatt_site.measure.control import Peer, request, require_address
 from tokenwatt_site.measure.credential import Login
+from tokenwatt_site.private import without_host
 from tokenwatt_site.spec import PowerScope, PowerSensor
 
 Resource = Mapping[str, object]
@@ -101,7 +102,9 @@ class RedfishMeter:
             raise self._unavailable(parts.path, "the password would not be encrypted", _USE_HTTPS)
         self._path, name, self.averaging_ns = self._find(parts.path or "/")
         place = f"#{self._member}" if self._member else ""
-        self._board = Board(uuid=f"{parts.netloc}{self._path}{place}", name=name)
+        # A board is known by where it is asked, and its name is published.
+        host = without_host(self._origin).partition("://")[2]
+        self._board = Board(uuid=f"{host}{self._path}{place}", name=name)
 
     def boards(self) -> tuple[Board, ...]:
         return (self._board,)

@@ -3,7 +3,7 @@
 (function (scope) {
   "use strict";
 
-  var NONE = -1, LARGEST = Number.MAX_SAFE_INTEGER, HIGHEST_URPS = 100000000000;
+  var NONE = -1, LARGEST = Number.MAX_SAFE_INTEGER, HIGHEST_URPS = 100000000000, MOST_STEPS = 1000;
   var GAP_UNIT = 1048576n, EDGE_PPM = 500;
 
   function exact(value) {
@@ -40,7 +40,7 @@
     var waiting = new Int32Array(replicas), batch = new Int32Array(replicas), steps = new Int32Array(replicas);
     var context = new Float64Array(replicas), held = new Float64Array(replicas);
     var todo = new Float64Array(replicas).fill(NONE);
-    var arrived = 0, ended = 0, putBack = 0;
+    var arrived = 0, ended = 0, putBack = 0, done = 0;
     while (ended < n) {
       var r = NONE, j;
       for (k = 0; k < replicas; k++) {
@@ -120,6 +120,8 @@
       // to an integer that it does not reach.
       freeAt[r] = exact(freeAt[r] + Math.max(1, Math.floor(exact(cost + 500) / 1000)));
       var now = freeAt[r];
+      done++;
+      if (done + putBack > MOST_STEPS * n) { throw new RangeError("more steps than a replay is given"); }
 
       if (decodes) {
         steps[r]++;

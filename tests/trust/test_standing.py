@@ -1,0 +1,387 @@
+"""Tests of trust.standing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import copy
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.runs import RunBuilder, a_key, keyring_of
+from tests.support.statements import on_boards, signed
+from tokenwatt_site.trust.keyring import Keyring, own_id
+from tokenwatt_site.trust.predicates import Kind
+from tokenwatt_site.trust.registration import register, with_revocation, with_successor
+from tokenwatt_site.trust.standing import RunStanding, stand
+from tokenwatt_site.trust.statement import Signed
+from tokenwatt_site.trust.verify import ValidatedRun, settle, verify_run
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+PUBLISHER, OTHER, THIRD, STRANGER = (a_key(seed) for seed in (1, 2, 3, 9))
+KINDS: tuple[Kind, ...] = (
+    "recomputed",
+    "reproduced",
+    "countersigned",
+    "disputed",
+    "withdrawn",
+    "superseded",
+)
+
+
+@pytest.fixture(scope="module")
+def keyring(tmp_path_factory: pytest.TempPathFactory) -> Keyring:
+    """Lab 1, 2 and 3 are registered."""
+    return keyring_of(tmp_path_factory.mktemp("keys"), PUBLISHER, OTHER, THIRD)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory, keyring: Keyring) -> ValidatedRun:
+    """A run of Lab 1."""
+    folder = tmp_path_factory.mktemp("run")
+    path = RunBuilder(simulated=False).write(folder)
+    return verify_run(path, root=folder, keyring=keyring)
+
+
+def standing(run: ValidatedRun, keyring: Keyring, *statements: Signed) -> RunStanding:
+    return stand(run, statements, among={}, keyring=keyring, now=NOW)
+
+
+def why_not(run: ValidatedRun, keyring: Keyring, kind: Kind, key: Any, **said: Any) -> str | None:
+    (told,) = standing(run, keyring, signed(kind, run.run_id, key, **said)).told
+    return told.why_not
+
+
+def moment(text: str) -> datetime:
+    return datetime.fromisoformat(text)
+
+
+# --- whose word counts
+
+
+def test_a_run_of_which_nothing_is_stated_stands_by_its_key(
+    run: ValidatedRun, keyring: Keyring
+) -> None:
+    found = standing(run, keyring)
+    assert (found.key.state, found.key.name) == ("known", "Lab 1")
+    assert (found.told, found.retracted, found.disputed, found.witness) == ((), False, False, None)
+    assert found.publisher == run.keyid
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_statement_of_an_unknown_key_is_kept_and_changes_nothing(
+    run: ValidatedRun, keyring: Keyring, kind: Kind
+) -> None:
+    found = standing(run, keyring, signed(kind, run.run_id, STRANGER))
+    (told,) = found.told
+    assert told.key.state == "unknown"
+    assert told.why_not is not None
+    assert (found.retracted, found.disputed, found.witness) == (False, False, None)
+    assert found.key == standing(run, keyring).key
+
+
+@pytest.mark.parametrize("kind", ["withdrawn", "superseded"])
+def test_only_the_publisher_takes_a_run_back(
+    run: ValidatedRun, keyring: Keyring, kind: Kind
+) -> None:
+    assert why_not(run, keyring, kind, PUBLISHER) is None
+    assert standing(run, keyring, signed(kind, run.run_id, PUBLISHER)).retracted
+    assert "only the run's own key" in str(why_not(run, keyring, kind, OTHER))
+
+
+def test_an_own_key_that_is_not_registered_takes_its_run_back_all_the_same(
+    run: ValidatedRun,
+) -> None:
+    assert why_not(run, Keyring(), "withdrawn", PUBLISHER) is None
+    assert why_not(run, Keyring(), "disputed", PUBLISHER) == "its key is not registered"
+
+
+def test_a_run_does_not_supersede_itself(run: ValidatedRun, keyring: Keyring) -> None:
+    assert why_not(run, keyring, "superseded", PUBLISHER, by=run.run_id) == (
+        "it names the run itself"
+    )
+
+
+@pytest.mark.parametrize("key", [PUBLISHER, OTHER])
+def test_any_registered_key_may_dispute(run: ValidatedRun, keyring: Keyring, key: Any) -> None:
+    assert standing(run, keyring, signed("disputed", run.run_id, key)).disputed
+
+
+@pytest.mark.parametrize("kind", ["recomputed", "reproduced", "countersigned"])
+def test_a_publisher_speaks_for_nobody_else(
+    run: ValidatedRun, keyring: Keyring, kind: Kind
+) -> None:
+    assert why_not(run, keyring, kind, PUBLISHER) == "it is the publisher's own word"
+
+
+def test_somebody_else_who_recomputed_counts(run: ValidatedRun, keyring: Keyring) -> None:
+    assert why_not(run, keyring, "recomputed", OTHER) is None
+
+
+def test_a_statement_from_the_future_changes_nothing(run: ValidatedRun, keyring: Keyring) -> None:
+    for made, told in (("2026-03-01T20:00:00Z", None), ("2026-03-03T00:00:00Z", "dated in the")):
+        why = why_not(run, keyring, "disputed", OTHER, made=made)
+        assert why is None if told is None else told in str(why)
+
+
+# --- keys that end, and time
+
+
+def following(*, revoked_at: str | None = None) -> Keyring:
+    """A keyring in which Lab 1 goes on under the key of OTHER; THIRD is another lab."""
+    keys = [
+        register(OTHER, name="Lab 1"),
+        with_successor(register(PUBLISHER, name="Lab 1"), own_id(OTHER), PUBLISHER),
+        register(THIRD, name="Lab 3"),
+    ]
+    if revoked_at is not None:
+        keys[1] = with_revocation(keys[1], at=moment(revoked_at), reason="lost", private_key=OTHER)
+    keyring = Keyring()
+    for key in keys:
+        keyring = keyring.including(key)
+    return keyring
+
+
+def test_the_key_that_follows_takes_a_run_back_and_is_no_other_publisher(
+    run: ValidatedRun,
+) -> None:
+    keyring = following()
+    assert why_not(run, keyring, "withdrawn", OTHER) is None
+    for kind in ("recomputed", "reproduced", "countersigned"):
+        assert why_not(run, keyring, kind, OTHER) == "it is the publisher's own word"
+    assert stand(run, (), among={}, keyring=keyring, now=NOW).key.state == "known"
+
+
+def test_a_key_before_the_run_s_own_does_not_take_it_back(
+    tmp_path: Path,
+) -> None:
+    # Anybody may register a key and say that somebody else's follows it.
+    keyring = following()
+    path = RunBuilder(key=OTHER).write(tmp_path)
+    run = verify_run(path, root=tmp_path, keyring=keyring)
+    assert "only the run's own key" in str(why_not(run, keyring, "withdrawn", PUBLISHER))
+
+
+def test_f19_a_revoked_key_counts_for_what_was_witnessed_before(run: ValidatedRun) -> None:
+    keyring = following(revoked_at="2026-02-10T00:00:00Z")
+    assert standing(run, keyring).key.state == "revoked"
+    for made, state in (
+        ("2026-02-09T00:00:00Z", "revoked later"),
+        ("2026-02-11T00:00:00Z", "revoked"),
+    ):
+        witness = signed("countersigned", run.run_id, THIRD, made=made)
+        found = standing(run, keyring, witness)
+        assert found.key.state == state
+        assert found.key.trusted == (state == "revoked later")
+
+
+def test_f19_an_expired_key_counts_for_what_was_witnessed_within(run: ValidatedRun) -> None:
+    ends = moment("2026-02-10T00:00:00Z")
+    keyring = Keyring().including(register(PUBLISHER, name="Lab 1", not_after=ends))
+    keyring = keyring.including(register(THIRD, name="Lab 3"))
+    assert standing(run, keyring).key.state == "expired"
+    witness = signed("countersigned", run.run_id, THIRD, made="2026-02-09T00:00:00Z")
+    assert standing(run, keyring, witness).key.state == "known"
+
+
+def test_a_revoked_key_states_nothing_any_more(run: ValidatedRun, keyring: Keyring) -> None:
+    lost = with_revocation(
+        register(OTHER, name="Lab 2"),
+        at=moment("2026-02-20T00:00:00Z"),
+        reason="lost",
+        private_key=OTHER,
+    )
+    after = keyring.including(lost)
+    assert why_not(run, keyring, "disputed", OTHER) is None
+    assert why_not(run, after, "disputed", OTHER) == "its key was revoked"
+
+
+def test_what_an_expired_key_stated_in_its_time_stays(run: ValidatedRun, keyring: Keyring) -> None:
+    ended = register(OTHER, name="Lab 2", not_after=moment("2026-02-10T00:00:00Z"))
+    after = keyring.including(ended)
+    assert why_not(run, after, "disputed", OTHER, made="2026-02-09T00:00:00Z") is None
+    assert why_not(run, after, "disputed", OTHER, made="2026-02-11T00:00:00Z") == (
+        "its key did not count when it was made"
+    )
+
+
+def test_the_earliest_of_others_is_the_witness_and_none_is_before_the_end(
+    run: ValidatedRun, keyring: Keyring
+) -> None:
+    made = {OTHER: "2026-02-03T00:00:00Z", THIRD: "2026-02-02T00:00:00Z"}
+    statements = [signed("countersigned", run.run_id, key, made=at) for key, at in made.items()]
+    statements.append(signed("countersigned", run.run_id, STRANGER, made="2026-01-15T00:00:00Z"))
+    witness = standing(run, keyring, *statements).witness
+    assert witness is not None
+    assert (witness.key.name, witness.signed.made) == ("Lab 3", moment("2026-02-02T00:00:00Z"))
+    assert why_not(run, keyring, "countersigned", OTHER, made="2025-12-31T00:00:00Z") == (
+        "it is dated before the run ended"
+    )
+
+
+# --- reproductions
+
+Make = Callable[..., ValidatedRun]
+OURS, THEIRS = ("GPU-a", "GPU-b"), ("GPU-c", "GPU-d")
+
+
+@pytest.fixture(scope="module")
+def make(tmp_path_factory: pytest.TempPathFactory, keyring: Keyring) -> Make:
+    def made(uuids: tuple[str, str], key: Any, pace: float = 1.0, **changes: Any) -> ValidatedRun:
+        folder = tmp_path_factory.mktemp("run")
+        spread = (pace, 1.01 * pace, 0.99 * pace)
+        builder = {"key": key, "spread": spread} | changes.pop("builder", {})
+        path = on_boards(uuids, builder=builder, **changes).write(folder)
+        return verify_run(path, root=folder, keyring=keyring)
+
+    return made
+
+
+@pytest.fixture(scope="module")
+def original(make: Make) -> ValidatedRun:
+    return make(OURS, PUBLISHER)
+
+
+@pytest.fixture(scope="module")
+def again(make: Make) -> ValidatedRun:
+    """The same by Lab 2 on other boards, under another driver."""
+    return make(THEIRS, OTHER, setup__driver="another")
+
+
+def reproduced(
+    original: ValidatedRun,
+    *others: ValidatedRun,
+    keyring: Keyring,
+    outcome: str = "inconclusive",
+    keys: tuple[Any, ...] = (OTHER, THIRD),
+) -> RunStanding:
+    """Return the standing of `original` where each of `others` says that it has this outcome."""
+    statements = [
+        signed("reproduced", original.run_id, key, run=other.run_id, outcome=outcome)
+        for key, other in zip(keys, others, strict=False)
+    ]
+    among = {run.run_id: run for run in (original, *others)}
+    return stand(original, statements, among=among, keyring=keyring, now=NOW)
+
+
+def reason(found: RunStanding) -> str:
+    (told,) = found.told
+    assert told.ratio is None
+    return str(told.why_not)
+
+
+def test_a_rerun_by_others_on_other_boards_counts_with_its_ratio(
+    original: ValidatedRun, again: ValidatedRun, keyring: Keyring
+) -> None:
+    found = reproduced(original, again, keyring=keyring)
+    (told,) = found.counting("reproduced")
+    assert told.ratio is not None
+    assert told.ratio.low is not None
+    assert told.ratio.high is not None
+    assert told.ratio.low < told.ratio.value < told.ratio.high
+    assert told.ratio.value == pytest.approx(1, abs=0.02)
+    assert told.ratio.reproduced == "inconclusive"
+
+
+def test_a_rerun_counts_by_what_it_comes_to_and_not_by_what_it_says(
+    original: ValidatedRun, again: ValidatedRun, make: Make, keyring: Keyring
+) -> None:
+    words = "it says reproduced, and comes to inconclusive: "
+    assert reason(reproduced(original, again, keyring=keyring, outcome="reproduced")).startswith(
+        words
+    )
+    slow = make(THEIRS, OTHER, pace=1.5)
+    told = reproduced(original, slow, keyring=keyring, outcome="contradicted").told[0]
+    assert told.why_not is None
+    assert told.ratio is not None
+    assert told.ratio.reproduced == "contradicted"
+
+
+def test_a_rerun_that_is_not_here_changes_nothing(
+    original: ValidatedRun, again: ValidatedRun, keyring: Keyring
+) -> None:
+    named = signed("reproduced", original.run_id, OTHER, run=again.run_id, outcome="reproduced")
+    (told,) = standing(original, keyring, named).told
+    assert told.why_not == f"run {again.run_id[:12]} is not here"
+
+
+def test_f22_the_same_key_the_same_boards_or_none_are_no_reproduction(
+    original: ValidatedRun, run: ValidatedRun, make: Make, keyring: Keyring
+) -> None:
+    own = make(THEIRS, PUBLISHER)
+    assert reason(reproduced(original, own, keyring=keyring, keys=(PUBLISHER,))) == (
+        "it is the publisher's own word"
+    )
+    # Another key states what the publisher measured again.
+    assert "is not by the publisher of run" in reason(reproduced(original, own, keyring=keyring))
+    shared = make(("GPU-A", "GPU-e"), OTHER)
+    assert "both ran on gpu-a" in reason(reproduced(original, shared, keyring=keyring))
+    masked = make(("GPU-00000000-0000", "GPU-0"), OTHER)
+    assert "the new run records no UUID of a board" in reason(
+        reproduced(original, masked, keyring=keyring)
+    )
+
+
+def test_f22_a_run_on_a_processor_has_no_board_to_tell_it_from_another(
+    tmp_path: Path, run: ValidatedRun, keyring: Keyring
+) -> None:
+    path = RunBuilder(simulated=False, key=OTHER, day=2).write(tmp_path)
+    other = verify_run(path, root=tmp_path, keyring=keyring)
+    assert "the original records no UUID of a board" in reason(
+        reproduced(run, other, keyring=keyring)
+    )
+
+
+def test_t12_one_lab_or_one_board_counts_once(
+    original: ValidatedRun, again: ValidatedRun, make: Make, keyring: Keyring
+) -> None:
+    more = make(("GPU-e", "GPU-f"), OTHER, builder={"day": 2})
+    found = reproduced(original, again, more, keyring=keyring, keys=(OTHER, OTHER))
+    assert [t.why_not for t in found.told] == [None, "its publisher is counted already"]
+    puppet = make(("GPU-d", "GPU-e"), THIRD)
+    found = reproduced(original, again, puppet, keyring=keyring)
+    assert found.told[1].why_not == "its boards are counted already: gpu-d"
+    third = make(("GPU-e", "GPU-f"), THIRD)
+    found = reproduced(original, again, third, keyring=keyring)
+    assert len(found.counting("reproduced")) == 2
+
+
+def test_another_setup_is_no_reproduction(
+    original: ValidatedRun, make: Make, keyring: Keyring
+) -> None:
+    other = make(THEIRS, OTHER, setup__engine__version="2.0")
+    told = reason(reproduced(original, other, keyring=keyring, outcome="reproduced"))
+    assert "comes to not comparable: another setup: setup.engine.version" in told
+
+
+def test_a_simulated_rerun_changes_nothing(
+    original: ValidatedRun, make: Make, keyring: Keyring
+) -> None:
+    other = make(THEIRS, OTHER, builder={"simulated": True})
+    assert "the engine was simulated" in reason(reproduced(original, other, keyring=keyring))
+
+
+def test_a_rerun_that_was_taken_back_or_is_disputed_changes_nothing(
+    original: ValidatedRun, again: ValidatedRun, keyring: Keyring
+) -> None:
+    for kind, words in (("withdrawn", "was taken back"), ("disputed", "is disputed")):
+        against = signed(kind, again.run_id, OTHER)
+        where = stand(again, [against], among={}, keyring=keyring, now=NOW)
+        fallen = _with(again, where)
+        assert words in reason(reproduced(original, fallen, keyring=keyring))
+
+
+def _with(run: ValidatedRun, standing: RunStanding) -> ValidatedRun:
+    changed = copy(run)
+    object.__setattr__(changed, "standing", standing)
+    return changed
+
+
+def test_a_rerun_of_a_key_that_does_not_count_changes_nothing(
+    original: ValidatedRun, again: ValidatedRun
+) -> None:
+    keyring = Keyring().including(register(OTHER, name="Lab 2"))
+    (unknown,) = settle([again], Keyring())
+    assert "is not registered" in reason(reproduced(original, unknown, keyring=keyring))

@@ -1,0 +1,137 @@
+"""What is stated about the runs of a configuration: the table, what stands on top, the marks."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tokenwatt_site.configuration import Configuration
+from tokenwatt_site.pages import text
+from tokenwatt_site.statistics import Ratio
+from tokenwatt_site.trust.keyring import KeyState
+from tokenwatt_site.trust.predicates import (
+    Disputed,
+    Kind,
+    Recomputed,
+    Reproduced,
+    Superseded,
+)
+from tokenwatt_site.trust.standing import RunStanding, Told
+from tokenwatt_site.trust.verify import ValidatedRun
+
+KEY_MARKS: dict[KeyState, str] = {
+    "expired": "key expired",
+    "revoked": "key revoked",
+    "revoked later": "key revoked later",
+}
+"""State of a key that was registered once -> the words of its tag."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatementRow:
+    """A statement. `url`: where a dispute is discussed. `counts`: "yes", or why it does not."""
+
+    made: str
+    run_id: str
+    kind: str
+    by: str
+    says: str
+    url: str | None
+    counts: str
+
+
+def rows(configuration: Configuration) -> tuple[StatementRow, ...]:
+    """Return every statement about the runs, also those that change nothing."""
+    return tuple(_row(run, told) for run in configuration.runs for told in run.standing.told)
+
+
+def _row(run: ValidatedRun, told: Told) -> StatementRow:
+    said = told.signed.said
+    return StatementRow(
+        made=minute(told),
+        run_id=run.run_id,
+        kind=told.signed.kind,
+        by=signer(told),
+        says=says(told),
+        url=said.url if isinstance(said, Disputed) else None,
+        counts=told.why_not or "yes",
+    )
+
+
+def minute(told: Told) -> str:
+    """When a statement was made, as its signer says."""
+    return f"{told.signed.made:%Y-%m-%d %H:%M}"
+
+
+def signer(told: Told) -> str:
+    """Who signed a statement; a key that is not registered has no name."""
+    return told.key.name or f"unknown key {told.signed.keyid}"
+
+
+def says(told: Told) -> str:
+    """What a statement says beside its kind."""
+    said = told.signed.said
+    if isinstance(said, Recomputed):
+        level = "" if said.level == "model" else ", without the replay of the engine model"
+        return f"{said.numbers:,} numbers{level}, by tokenwatt-site {said.tool_version}"
+    if isinstance(said, Reproduced):
+        found = "" if told.ratio is None else f", {ratio(told.ratio)}"
+        return f"run {said.run[:12]} {said.outcome}{found}"
+    if isinstance(said, Superseded):
+        return f"by run {said.by[:12]}: {said.reason}"
+    return told.signed.reason or "the run was there"
+
+
+def ratio(value: Ratio) -> str:
+    """Write new / original with its 90% interval."""
+    if value.low is None or value.high is None:
+        return f"ratio {value.value:.3f}, no interval"
+    return f"ratio {value.value:.3f} [{value.low:.3f}, {value.high:.3f}]"
+
+
+def outcomes(found: Sequence[Told]) -> str:
+    """Count what reruns came to, such as "reproduced 2×, inconclusive 1×"."""
+    counted = Counter(t.signed.said.outcome for t in found if isinstance(t.signed.said, Reproduced))
+    return ", ".join(f"{word} {n}×" for word, n in counted.most_common())
+
+
+def together(found: Sequence[Told]) -> Ratio | None:
+    """Return the geometric mean of several ratios, with all of their intervals in its own."""
+    ratios = [told.ratio for told in found if told.ratio is not None]
+    if not ratios:
+        return None
+    value = math.prod(each.value for each in ratios) ** (1 / len(ratios))
+    lows = [each.low for each in ratios if each.low is not None]
+    highs = [each.high for each in ratios if each.high is not None]
+    if len(lows) < len(ratios) or len(highs) < len(ratios):
+        return Ratio(value, None, None)
+    return Ratio(value, min(lows), max(highs))
+
+
+def notices(standing: RunStanding) -> Iterator[tuple[str, str]]:
+    """Yield (lead, rest) of what stands above the numbers of a run."""
+    for told in standing.counting("withdrawn"):
+        yield "Withdrawn.", f"{signer(told)}, {minute(told)}: {told.signed.reason}."
+    for told in standing.counting("superseded"):
+        yield "Superseded.", f"{signer(told)}, {minute(told)}: {says(told)}."
+    for told in standing.counting("disputed"):
+        yield "Disputed.", f"{signer(told)}, {minute(told)}: {told.signed.reason}."
+    if not standing.key.trusted and standing.key.state != "unknown":
+        yield f"{KEY_MARKS[standing.key.state].capitalize()}.", f"It {standing.key.text}."
+    if standing.unread:
+        what = text.counted(len(standing.unread), "file")
+        yield (
+            "Left out.",
+            f"{what} of statements or commitments beside this run failed verification.",
+        )
+
+
+def marks(run: ValidatedRun) -> tuple[str, ...]:
+    """The tags of a run in a list: what was stated against it, and a key that has ended."""
+    standing = run.standing
+    kinds: tuple[Kind, ...] = ("withdrawn", "superseded", "disputed")
+    stated = [kind for kind in kinds if standing.counting(kind)]
+    key = KEY_MARKS.get(standing.key.state)
+    return (*stated, *([key] if key else []))

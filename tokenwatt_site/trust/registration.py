@@ -1,0 +1,256 @@
+"""A registration: whose a key is, how long it counts, and what follows it. One file each.
+
+Two signatures stand in it, each over a payload type of its own. The registration is signed with the
+key that it is of, so nobody registers a key that they do not hold, and a successor is named by the
+key itself. The revocation is signed apart, since a key that was lost signs nothing any more: by the
+key, or by one that follows it.
+
+Not checked here: how keys hang together (`trust.keyring`), and that the owner is who `name` says.
+Who publishes the site checks that, when a registration is taken in.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Annotated, Literal, Self
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from pydantic import AfterValidator, Field, ValidationError, model_validator
+
+from tokenwatt_site.canonical import JsonValue, canonical_bytes, load_json
+from tokenwatt_site.errors import InputError, Problem
+from tokenwatt_site.schema import Line, Model, validation_problems
+from tokenwatt_site.trust.signature import fits, is_small_order, key_id, pae
+
+KEY_SCHEMA = "tokenwatt/key/1"
+KEY_TYPE = "application/vnd.tokenwatt.key+json"
+REVOCATION_TYPE = "application/vnd.tokenwatt.key-revocation+json"
+MAX_REGISTRATION_BYTES = 16 << 10
+_PREFIX = "ed25519:"
+
+
+def moment(text: str) -> datetime:
+    """Return the time that a `Moment` names."""
+    return datetime.fromisoformat(text)
+
+
+def utc(time: datetime) -> str:
+    """Write a time as a `Moment`, in whole seconds."""
+    return f"{time.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _real(text: str) -> str:
+    try:
+        moment(text)  # "2026-02-30T00:00:00Z" has the form of one
+    except ValueError:
+        raise ValueError("a date that the calendar has") from None
+    return text
+
+
+KeyId = Annotated[str, Field(pattern=r"^ed25519:[0-9a-f]{32}$")]
+Sig = Annotated[str, Field(pattern=r"^[0-9a-f]{128}$")]
+Moment = Annotated[
+    str,
+    Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?Z$"),
+    AfterValidator(_real),
+]
+"""A time in UTC, RFC 3339 with Z."""
+
+
+class Revocation(Model):
+    """That a key counts no more from `at` on; said, and signed, by the key `by`."""
+
+    at: Moment
+    reason: Line
+    by: KeyId
+    sig: Sig
+
+
+class Registration(Model):
+    """A file of site_src/keys/. `name` is shown beside the runs that the key signed.
+
+    The key counts for what was signed from `not_before` to `not_after`; null: without such a limit.
+    """
+
+    key_schema: Literal["tokenwatt/key/1"]
+    keyid: KeyId
+    public_key: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    name: Line
+    organisation: Line | None
+    not_before: Moment | None
+    not_after: Moment | None
+    successor: KeyId | None
+    revoked: Revocation | None
+    signature: Sig
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if (
+            self.not_before is not None
+            and self.not_after is not None
+            and moment(self.not_after) <= moment(self.not_before)
+        ):
+            raise ValueError("not_after later than not_before")
+        return self
+
+    @property
+    def owner(self) -> str:
+        """The name, with the organisation where there is one."""
+        return self.name if self.organisation is None else f"{self.name} ({self.organisation})"
+
+
+def file_name(keyid: str) -> str:
+    """Return what the file of a key's registration is called."""
+    return f"{keyid.removeprefix(_PREFIX)}.json"
+
+
+def to_bytes(registration: Registration) -> bytes:
+    """Return a registration as its file, to be read by people too."""
+    return f"{json.dumps(registration.to_json(), indent=1, ensure_ascii=False)}\n".encode()
+
+
+def register(
+    private_key: Ed25519PrivateKey,
+    *,
+    name: str,
+    organisation: str | None = None,
+    not_before: datetime | None = None,
+    not_after: datetime | None = None,
+) -> Registration:
+    """Register a key by the name of its owner, signed with the key.
+
+    Raises:
+        InputError: the name or the organisation is not fit to be shown, or the key would end before
+            it begins.
+    """
+    public_key = private_key.public_key().public_bytes_raw()
+    return _sealed(
+        private_key,
+        {
+            "key_schema": KEY_SCHEMA,
+            "keyid": key_id(public_key),
+            "public_key": public_key.hex(),
+            "name": name,
+            "organisation": organisation,
+            "not_before": None if not_before is None else utc(not_before),
+            "not_after": None if not_after is None else utc(not_after),
+            "successor": None,
+            "revoked": None,
+        },
+    )
+
+
+def with_successor(
+    registration: Registration, successor: str, private_key: Ed25519PrivateKey
+) -> Registration:
+    """Name the key that follows, signed anew with the key that the registration is of.
+
+    Raises:
+        InputError: `private_key` is another key's.
+    """
+    return _sealed(private_key, registration.to_json() | {"successor": successor})
+
+
+def with_revocation(
+    registration: Registration, *, at: datetime, reason: str, private_key: Ed25519PrivateKey
+) -> Registration:
+    """Revoke a key, signed with it or with one that follows it.
+
+    Whether `private_key` may do so is for the keyring, which knows what follows what.
+
+    Raises:
+        InputError: the reason is not fit to be shown.
+    """
+    told = {
+        "at": utc(at),
+        "reason": reason,
+        "by": key_id(private_key.public_key().public_bytes_raw()),
+    }
+    body = _revocation_bytes(registration.keyid, told)
+    revoked = told | {"sig": private_key.sign(pae(REVOCATION_TYPE, body)).hex()}
+    return _read_back(registration.to_json() | {"revoked": revoked})
+
+
+def is_revocation_of(revoked: Revocation, keyid: str, public_key: str) -> bool:
+    """Say whether the holder of `public_key` (hex) revoked the key `keyid` in these words."""
+    body = _revocation_bytes(keyid, revoked.to_json())
+    return fits(bytes.fromhex(revoked.sig), REVOCATION_TYPE, body, bytes.fromhex(public_key))
+
+
+def parse(data: bytes, source: str) -> Registration:
+    """Read a registration and check that it is signed with the key that it is of.
+
+    Not checked: its revocation, which another key may have signed.
+
+    Raises:
+        InputError: it is not strict JSON or not of the schema; the key id is not the key's; the key
+            has small order; or the signature does not fit.
+    """
+    value = load_json(data, source=source, limit=MAX_REGISTRATION_BYTES)
+    if not isinstance(value, dict) or value.get("key_schema") != KEY_SCHEMA:
+        raise InputError(
+            Problem(
+                "is no registration that this version reads",
+                file=source,
+                expected=f'a JSON object with "key_schema": "{KEY_SCHEMA}"',
+                remedy="Remove it, and have its owner run `tokenwatt-site keys add NAME`.",
+            )
+        )
+    try:
+        registration = Registration.model_validate_json(canonical_bytes(value))
+    except ValidationError as error:
+        raise InputError(*validation_problems(error, source=source)) from error
+    if problems := list(_problems(registration, source)):
+        raise InputError(*problems)
+    return registration
+
+
+def _problems(registration: Registration, source: str) -> Iterator[Problem]:
+    public_key = bytes.fromhex(registration.public_key)
+    if (expected := key_id(public_key)) != registration.keyid:
+        yield Problem(
+            "is not the id of the key beside it",
+            file=source,
+            field="keyid",
+            found=registration.keyid,
+            expected=expected,
+        )
+    if is_small_order(public_key):
+        yield Problem(
+            "is a key of small order, under which anyone can sign",
+            file=source,
+            field="public_key",
+            found=registration.public_key,
+        )
+        return
+    body = _signed_bytes(registration.to_json())
+    if not fits(bytes.fromhex(registration.signature), KEY_TYPE, body, public_key):
+        yield Problem(
+            "does not fit: this was changed after signing, or signed with another key",
+            file=source,
+            field="signature",
+            remedy="Fetch the file again from its owner.",
+        )
+
+
+def _signed_bytes(document: JsonValue) -> bytes:
+    return canonical_bytes(
+        {name: item for name, item in document.items() if name not in {"revoked", "signature"}}
+    )
+
+
+def _revocation_bytes(keyid: str, revoked: JsonValue) -> bytes:
+    told = {name: revoked[name] for name in ("at", "reason", "by")}
+    return canonical_bytes({"keyid": keyid} | told)
+
+
+def _sealed(private_key: Ed25519PrivateKey, document: JsonValue) -> Registration:
+    sig = private_key.sign(pae(KEY_TYPE, _signed_bytes(document)))
+    return _read_back(document | {"signature": sig.hex()})
+
+
+def _read_back(document: JsonValue) -> Registration:
+    # What the loader would refuse is never written.
+    return parse(json.dumps(document).encode(), "registration")

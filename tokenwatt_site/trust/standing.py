@@ -1,0 +1,241 @@
+"""What a run stands for: its key, and what the statements about it change. Pure.
+
+A statement counts where its signature fits (`trust.statement`), its key is trusted, and its signer
+is one who may say so. All others are kept too, each with the reason why it changes nothing:
+
+- withdrawn, superseded: by the run's own key or one that follows it. Also by an own key that is not
+  registered: who signed the run may take it back, whoever that is.
+- countersigned: by another publisher, after the run ended. The earliest is the witnessed time.
+- recomputed: by another publisher.
+- reproduced: by the publisher of another run that is here and itself stands; the outcome is worked
+  out again from both, and the publishers and boards are others than those before.
+- disputed: by any trusted key.
+
+Keys that follow each other are one publisher. Whether a key had expired is asked for the time that
+its statement tells, so that what is old stays; a key that was revoked states nothing any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Protocol
+
+from tokenwatt_site.comparability import compare, gpu_uuids, why_not_independent
+from tokenwatt_site.errors import TokenwattError
+from tokenwatt_site.run import Claims, Run
+from tokenwatt_site.statistics import Ratio
+from tokenwatt_site.trials import Evidence
+from tokenwatt_site.trust.keyring import Keyring, Standing
+from tokenwatt_site.trust.plausibility import FUTURE_SLACK
+from tokenwatt_site.trust.predicates import (
+    Countersigned,
+    Kind,
+    Recomputed,
+    Reproduced,
+    Superseded,
+    Withdrawn,
+)
+from tokenwatt_site.trust.registration import moment
+from tokenwatt_site.trust.statement import Signed
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A statement about a run, and how the key stands that signed it.
+
+    `why_not` says why it changes nothing, and is None where it counts. `ratio` is of a reproduction
+    that counts: new / original.
+    """
+
+    signed: Signed
+    key: Standing
+    why_not: str | None
+    ratio: Ratio | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunStanding:
+    """What is known of a run beside its numbers.
+
+    Attributes:
+        key: how the key stands that signed it.
+        chain: that key's id, and the keys that follow it.
+        told: every statement about it, in the order of their files.
+        unread: files of statements that were left out, and what is wrong with them.
+    """
+
+    key: Standing
+    chain: tuple[str, ...]
+    told: tuple[Told, ...] = ()
+    unread: tuple[tuple[Path, TokenwattError], ...] = ()
+
+    def counting(self, kind: Kind) -> tuple[Told, ...]:
+        """Return the statements of a kind that count."""
+        return tuple(t for t in self.told if t.why_not is None and t.signed.kind == kind)
+
+    @property
+    def publisher(self) -> str:
+        """The last of the keys that follow each other, which stands for all of them."""
+        return self.chain[-1]
+
+    @property
+    def retracted(self) -> bool:
+        """Whether its publisher took it back: withdrawn, or superseded by another run."""
+        return bool(self.counting("withdrawn") or self.counting("superseded"))
+
+    @property
+    def disputed(self) -> bool:
+        return bool(self.counting("disputed"))
+
+    @property
+    def witness(self) -> Told | None:
+        """The earliest countersignature that counts."""
+        return min(self.counting("countersigned"), key=lambda t: t.signed.made, default=None)
+
+
+class Subject(Protocol):
+    """A run that passed every check; `trust.verify` makes them."""
+
+    @property
+    def run(self) -> Run: ...
+
+    @property
+    def run_id(self) -> str: ...
+
+    @property
+    def claims(self) -> Claims: ...
+
+    @property
+    def evidence(self) -> Evidence: ...
+
+    @property
+    def keyid(self) -> str: ...
+
+    @property
+    def standing(self) -> RunStanding: ...
+
+
+def untold(run: Run, keyid: str, *, keyring: Keyring, now: datetime) -> RunStanding:
+    """Return the standing of a run of which nothing is stated.
+
+    Args:
+        run: the run.
+        keyid: the key that signed it.
+        keyring: the registered keys.
+        now: the clock of whoever asks.
+    """
+    key = keyring.state(keyid, ended=_ended(run), witnessed=None, now=now)
+    return RunStanding(key=key, chain=_chain(keyid, keyring))
+
+
+def stand(
+    run: Subject,
+    statements: Sequence[Signed],
+    *,
+    among: Mapping[str, Subject],
+    keyring: Keyring,
+    now: datetime,
+) -> RunStanding:
+    """Return the standing of a run with what is stated about it.
+
+    Args:
+        run: what the statements are about.
+        statements: their signatures fit, and they are about this run.
+        among: the verified runs by id, of which a reproduction names one. They have their own
+            standing, in which no reproduction needs to count.
+        keyring: the registered keys.
+        now: the clock of whoever asks.
+    """
+    told: list[Told] = []
+    counted: list[Subject] = []
+    for signed in statements:
+        key = keyring.state(signed.keyid, ended=signed.made, witnessed=None, now=signed.made)
+        why_not = bar(run, signed, keyring=keyring, now=now) or _untrusted(run, signed, key)
+        ratio = None
+        if why_not is None and isinstance(signed.said, Reproduced):
+            other = among.get(signed.said.run)
+            if other is None:
+                why_not = f"run {signed.said.run[:12]} is not here"
+            elif _chain(signed.keyid, keyring)[-1] != other.standing.publisher:
+                why_not = f"it is not by the publisher of run {signed.said.run[:12]}"
+            else:
+                ratio, why_not = _reproduction(run, other, signed.said, counted)
+                counted += [] if why_not else [other]
+        told.append(Told(signed, key, why_not, ratio))
+    standing = replace(untold(run.run, run.keyid, keyring=keyring, now=now), told=tuple(told))
+    if (witness := standing.witness) is None:
+        return standing
+    witnessed = witness.signed.made
+    key = keyring.state(run.keyid, ended=_ended(run.run), witnessed=witnessed, now=now)
+    return replace(standing, key=key)
+
+
+def bar(run: Subject, signed: Signed, *, keyring: Keyring, now: datetime) -> str | None:
+    """Say why a statement changes nothing, whoever trusts its key; None: nothing is against it.
+
+    Of a reproduction this says only what does not take the other run.
+    """
+    chain, signers = _chain(run.keyid, keyring), _chain(signed.keyid, keyring)
+    if signed.made > now + FUTURE_SLACK:
+        return "it is dated in the future"
+    match signed.said:
+        case Withdrawn() | Superseded() if signed.keyid not in chain:
+            return "only the run's own key, or one that follows it, takes a run back"
+        case Superseded(by=by) if by == run.run_id:
+            return "it names the run itself"
+        case Reproduced() | Countersigned() | Recomputed() if signers[-1] == chain[-1]:
+            return "it is the publisher's own word"
+        case Countersigned() if signed.made < _ended(run.run):
+            return "it is dated before the run ended"
+    return None
+
+
+def _untrusted(run: Subject, signed: Signed, key: Standing) -> str | None:
+    takes_back = isinstance(signed.said, Withdrawn | Superseded)
+    if key.trusted or (takes_back and key.state == "unknown" and signed.keyid == run.keyid):
+        return None
+    return {
+        "unknown": "its key is not registered",
+        "revoked": "its key was revoked",
+    }.get(key.state, "its key did not count when it was made")
+
+
+def _reproduction(
+    run: Subject, other: Subject, said: Reproduced, counted: Sequence[Subject]
+) -> tuple[Ratio | None, str | None]:
+    """Return new / original, or why a run does not count as a reproduction of another."""
+    if doubts := "; ".join(_doubts(run, other, counted)):
+        return None, doubts
+    compared = compare(run, other)
+    if compared.outcome != said.outcome:
+        return None, f"it says {said.outcome}, and comes to {compared.outcome}: {compared.text}"
+    return compared.ratio, None
+
+
+def _doubts(run: Subject, other: Subject, counted: Sequence[Subject]) -> Iterator[str]:
+    name, standing = f"run {other.run_id[:12]}", other.standing
+    if run.run.simulated or other.run.simulated:
+        yield "nothing was measured: the engine was simulated"
+    if not standing.key.trusted:
+        yield f"the key of {name} {standing.key.text}"
+    if standing.retracted:
+        yield f"{name} was taken back"
+    if standing.disputed:
+        yield f"{name} is disputed"
+    yield from why_not_independent(run, other)
+    for before in counted:
+        if before.standing.publisher == standing.publisher:
+            yield "its publisher is counted already"
+        if shared := gpu_uuids(before.evidence) & gpu_uuids(other.evidence):
+            yield f"its boards are counted already: {', '.join(sorted(shared))}"
+
+
+def _chain(keyid: str, keyring: Keyring) -> tuple[str, ...]:
+    return keyid, *keyring.successors(keyid)
+
+
+def _ended(run: Run) -> datetime:
+    return moment(run.conditions.ended)

@@ -1,0 +1,83 @@
+"""How registered keys follow each other, and who may revoke which.
+
+A key names its successor; its owner so hands over to the next one, and to those that follow that.
+A revocation is by the key itself or by one that follows it. Not by one before it: who registers a
+key could name anybody's as its successor, and then revoke that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+
+from tokenwatt_site.errors import Problem
+from tokenwatt_site.trust.registration import Registration, file_name, is_revocation_of, moment
+
+
+def successors(keys: Mapping[str, Registration], keyid: str) -> tuple[str, ...]:
+    """Return the keys that follow a key, the next one first."""
+    found: dict[str, None] = {}
+    key = keys.get(keyid)
+    while key is not None and key.successor is not None and key.successor not in found:
+        found[key.successor] = None
+        key = keys.get(key.successor)
+    return tuple(found)
+
+
+def chain_problems(keys: Mapping[str, Registration], files: Collection[str]) -> Iterator[Problem]:
+    """Yield what is wrong between keys that are each valid; `files` are there, if not all valid."""
+    for key in keys.values():
+        file = file_name(key.keyid)
+        later = successors(keys, key.keyid)
+        if key.successor is not None and file_name(key.successor) not in files:
+            yield Problem(
+                "is not registered",
+                file=file,
+                field="successor",
+                found=key.successor,
+                expected=f"{file_name(key.successor)} beside it",
+            )
+        if key.keyid in later:
+            yield Problem(
+                "leads back to this key",
+                file=file,
+                field="successor",
+                found=" -> ".join((key.keyid, *later)),
+            )
+        yield from _revocation_problems(key, keys, later)
+
+
+def _revocation_problems(
+    key: Registration, keys: Mapping[str, Registration], later: Collection[str]
+) -> Iterator[Problem]:
+    revoked, file = key.revoked, file_name(key.keyid)
+    if revoked is None or not keys.keys() >= set(later):
+        return  # the file of a key between is bad, and in the list for that
+    if revoked.by not in {key.keyid, *later}:
+        yield Problem(
+            "is neither this key nor one that follows it, so it cannot revoke it",
+            file=file,
+            field="revoked.by",
+            found=revoked.by,
+            expected=" or ".join((key.keyid, *later)),
+        )
+        return
+    signer = keys[revoked.by]
+    if not is_revocation_of(revoked, key.keyid, signer.public_key):
+        yield Problem(
+            "does not fit: the revocation was changed after signing, or signed with another key",
+            file=file,
+            field="revoked.sig",
+            remedy="Fetch the file again from its owner.",
+        )
+    if (
+        signer is not key
+        and signer.revoked is not None
+        and moment(signer.revoked.at) < moment(revoked.at)
+    ):
+        yield Problem(
+            "was revoked itself before this",
+            file=file,
+            field="revoked.by",
+            found=f"{revoked.by}, revoked at {signer.revoked.at}",
+            expected=f"a key that counts at {revoked.at}",
+        )
