@@ -34,7 +34,7 @@ def test_the_scripts_know_the_register_as_the_builder_does(tmp_path: Path) -> No
     keyring = keyring_of(tmp_path, a_key(1), a_key(2))
     keys = carried(keyring)["keys"]
     assert {keyid: key["name"] for keyid, key in keys.items()} == {
-        keyid: keyring.name_of(keyid) for keyid in keyring.keys
+        keyid: key.name for keyid, key in keyring.keys.items()
     }
     assert carried(Keyring())["keys"] == {}
 
