@@ -198,3 +198,16 @@ def test_f10_a_commitment_behind_a_link_is_refused(
     checked = alone(run, keyring)
     assert checked.promised.commitment is None
     assert len(checked.standing.unread) == 1
+
+
+def test_f27_a_commitment_that_tells_of_somebody_s_home_is_refused(
+    runs: Path, keyring: Keyring
+) -> None:
+    run = written(runs)
+    path = runs / "other.json"
+    path.write_bytes(commit(an_opening(nonce="01" * 32, note="/home/jane/models"), OWN))
+    tree = read_tree(runs, keyring)
+    assert [each.path for each in tree.valid] == [run]
+    ((refused, error),) = tree.refused
+    assert refused == path
+    assert "opening.note: is a path in somebody's home" in str(error)

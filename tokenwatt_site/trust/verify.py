@@ -193,6 +193,7 @@ def _found(
 ) -> tuple[Found, tuple[tuple[Path, TokenwattError], ...]]:
     """Return a commitment with what is stated about it, and the files that are not valid."""
     committed = commitment.parse(canonical_bytes(document), str(path))
+    refuse_private(committed.commitment.opening, "opening", file=str(path))
     said, unread = statement.gather([statement.path_beside(path)], committed.digest)
     return Found(path, committed, said), unread
 
