@@ -120,7 +120,7 @@ def check_spec(spec: Spec, name: str, rate: float, url: str) -> dict[str, Any]:
     setup = spec.setup
     workload = Workload("short-mix-check-v1", 1, setup.input_tokens, setup.output_tokens)
     told = spec.to_json()
-    told["title"] = f"{spec.title}: {SHARES[name]:g} of the long-run boundary"
+    told["title"] = f"{spec.title}: {SHARES[name]:g} of the boundary"
     told["label"] = f"goodput-proof-{name}"
     told["note"] = (
         "A test of the method: what misses at this rate is held against what was predicted. Its"

@@ -14,7 +14,7 @@ import pytest
 from tests.proofs.fuzz import KINDS
 from tests.support.mutants import outcome
 
-LIMIT_S = 8
+LIMIT_S = 4
 """How long all mutants may take; the first of each kind are the same on every machine."""
 
 FEWEST, MOST = 20, 400
