@@ -159,6 +159,21 @@ def test_every_trial_is_there_with_its_verdict_and_its_objectives(demo):
             assert objective.passed == (objective.misses <= objective.allowed)
 
 
+def test_the_output_rate_of_a_trial_is_what_arrived_in_its_scored_window(demo):
+    builder, evidence = demo
+    for trial in derive(builder.spec, evidence).trials:
+        records = [r for r in evidence.requests if r.trial == trial.trial]
+        begin, end = (next(r.due_ns for r in records if r.row == row) for row in (5, 24))
+        slices, arrived = 20_000, 0.0
+        for r in records:
+            # Of each answer the first token at once, the others evenly, in thin slices of time.
+            step = (r.last_ns - r.first_ns) / slices
+            inside = sum(begin <= r.first_ns + (i + 0.5) * step <= end for i in range(slices))
+            arrived += (r.output_tokens - 1) * inside / slices + (begin <= r.first_ns <= end)
+        rate = None if trial.stopped_early else pytest.approx(arrived / (end - begin) * 1e9, 1e-3)
+        assert trial.output_tokens_per_s == rate
+
+
 def test_distributions_are_order_statistics_of_the_highest_passing_trial(demo):
     builder, evidence = demo
     ttft = next(d for d in derive(builder.spec, evidence).distributions if d.key == "ttft")

@@ -322,6 +322,17 @@ def test_a_second_instrument_of_the_same_boards_is_held_against_the_first(
     )
 
 
+def test_a_second_instrument_of_other_boards_is_not_held_against_the_first() -> None:
+    builder = builder_of(instruments=[{"sensor": "dcgm", "url": "http://node.example/metrics"}])
+    power = played_power(builder)
+    boards = tuple(b.model_copy(update={"uuid": f"{b.uuid}-other"}) for b in power.boards)
+    other = changed(
+        replace(power, sensor="dcgm", boards=boards),
+        lambda s: replace(s, power_mw=None, energy_mj=2 * (s.energy_mj or 0)),
+    )
+    assert texts(claims_of(builder, beside=[other])) == []
+
+
 def test_power_that_rises_over_a_long_window_is_told() -> None:
     builder = builder_of(rates_urps=(200_000,))
     power = played_power(builder)
