@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -55,14 +56,25 @@ def test_what_was_cached_may_be_told_of_an_answer_whose_end_was_not_seen() -> No
     check_requests([replace(cut, status=status) for status in (Status.CENSORED, Status.TIMED_OUT)])
 
 
+@pytest.mark.parametrize(
+    ("early", "said"),
+    [
+        (lambda r, ns: replace(r, sent_ns=r.due_ns - ns), "sent before it was due"),
+        (lambda r, ns: replace(r, sent_ns=(r.first_ns or 0) + ns), "answered before it was sent"),
+        (lambda r, ns: replace(r, end_ns=(r.last_ns or 0) - ns), "ended before its last token"),
+    ],
+    ids=["sent", "answered", "ended"],
+)
+def test_two_clocks_may_differ_by_the_slack_and_by_no_more(
+    early: Callable[[RequestRecord, int], RequestRecord], said: str
+) -> None:
+    check_requests([early(GOOD, CLOCK_SLACK_NS)])
+    with pytest.raises(InputError, match=said):
+        check_requests([early(GOOD, CLOCK_SLACK_NS + 1)])
+
+
 def test_an_answer_longer_than_asked_is_plausible_and_its_trial_invalid_by_its_own_rule() -> None:
     check_requests([replace(GOOD, output_asked=1)])
-
-
-def test_clocks_may_disagree_by_their_slack() -> None:
-    assert GOOD.sent_ns is not None
-    sent = GOOD.due_ns - CLOCK_SLACK_NS
-    check_requests([replace(GOOD, sent_ns=sent)])
 
 
 SENT, FIRST, LAST = GOOD.sent_ns or 0, GOOD.first_ns or 0, GOOD.last_ns or 0
