@@ -307,6 +307,14 @@ def test_a_rerun_that_is_not_here_changes_nothing(
     assert told.why_not == f"run {again.run_id[:12]} is not here"
 
 
+def test_nobody_names_a_key_as_their_successor_and_speaks_for_it(
+    original: ValidatedRun, again: ValidatedRun, keyring: Keyring
+) -> None:
+    claimed = with_successor(register(THIRD, name="Lab 3"), own_id(OTHER), THIRD)
+    found = reproduced(original, again, keyring=keyring.including(claimed), keys=(THIRD,))
+    assert "is not by the publisher of run" in reason(found)
+
+
 def test_f22_the_same_key_the_same_boards_or_none_are_no_reproduction(
     original: ValidatedRun, run: ValidatedRun, make: Make, keyring: Keyring
 ) -> None:

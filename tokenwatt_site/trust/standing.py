@@ -159,7 +159,8 @@ def stand(
             other = among.get(signed.said.run)
             if other is None:
                 why_not = f"run {signed.said.run[:12]} is not here"
-            elif _chain(signed.keyid, keyring)[-1] != other.standing.publisher:
+            elif signed.keyid not in other.standing.chain:
+                # Nor by a key before it: anybody can name another's key as a successor.
                 why_not = f"it is not by the publisher of run {signed.said.run[:12]}"
             else:
                 ratio, why_not = _reproduction(run, other, signed.said, counted)
