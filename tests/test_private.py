@@ -39,7 +39,7 @@ SECRETS = [
 HOMES = [
     "/home/alice/models/llama",
     "/Users/alice/models",
-    "/root/.cache/huggingface",
+    "/root/hub",
     "C:\\Users\\alice\\models",
     "d:/Users/alice",
     "/nfs/home/alice/run",

@@ -13,8 +13,6 @@ commitments that were handed out, those without a run can be counted.
 
 from __future__ import annotations
 
-import binascii
-from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +26,7 @@ from tokenwatt_site.errors import InputError, Problem
 from tokenwatt_site.journal import Entry
 from tokenwatt_site.schema import Model, Sha256, validation_problems
 from tokenwatt_site.trust.difference import expect_equal
-from tokenwatt_site.trust.signature import fits, is_small_order, key_id, pae
+from tokenwatt_site.trust.signature import decoded, envelope, fits, is_small_order, key_id
 
 COMMITMENT_TYPE = "application/vnd.tokenwatt.commitment+json"
 MAX_COMMITMENT_BYTES = 1 << 20
@@ -97,17 +95,7 @@ def commit(opening: Entry, private_key: Ed25519PrivateKey) -> bytes:
         public_key=public_key.hex(),
     )
     body = canonical_bytes(commitment.to_json())
-    envelope = {
-        "payloadType": COMMITMENT_TYPE,
-        "payload": b64encode(body).decode(),
-        "signatures": [
-            {
-                "keyid": key_id(public_key),
-                "sig": b64encode(private_key.sign(pae(COMMITMENT_TYPE, body))).decode(),
-            }
-        ],
-    }
-    return canonical_bytes(envelope) + b"\n"
+    return envelope(COMMITMENT_TYPE, body, private_key) + b"\n"
 
 
 def parse(data: bytes, source: str) -> Committed:
@@ -122,10 +110,10 @@ def parse(data: bytes, source: str) -> Committed:
     """
     value = load_json(data, source=source, limit=MAX_COMMITMENT_BYTES)
     try:
-        envelope = _Envelope.model_validate_json(canonical_bytes(value))
+        sealed = _Envelope.model_validate_json(canonical_bytes(value))
     except ValidationError as error:
         raise InputError(*validation_problems(error, source=source)) from error
-    body = _decoded(envelope.payload, "payload", source)
+    body = decoded(sealed.payload, field="payload", source=source)
     document = load_json(body, source=f"{source}: payload", limit=MAX_COMMITMENT_BYTES)
     if canonical_bytes(document) != body:
         raise InputError(Problem("is not in canonical form", file=source, field="payload"))
@@ -133,7 +121,7 @@ def parse(data: bytes, source: str) -> Committed:
         commitment = Commitment.model_validate_json(body)
     except ValidationError as error:
         raise InputError(*validation_problems(error, source=f"{source}: payload")) from error
-    (signed,) = envelope.signatures
+    (signed,) = sealed.signatures
     _check_signature(commitment, body, signed, source)
     return Committed(commitment, sha256_hex(body), signed.keyid)
 
@@ -190,7 +178,7 @@ def _check_signature(commitment: Commitment, body: bytes, signed: _Signature, so
                 found=commitment.public_key,
             )
         )
-    sig = _decoded(signed.sig, "signatures.0.sig", source)
+    sig = decoded(signed.sig, field="signatures.0.sig", source=source)
     if not fits(sig, COMMITMENT_TYPE, body, public_key):
         raise InputError(
             Problem(
@@ -200,14 +188,3 @@ def _check_signature(commitment: Commitment, body: bytes, signed: _Signature, so
                 remedy="Publish the file as `measure --commit-to` wrote it.",
             )
         )
-
-
-def _decoded(text: str, field: str, source: str) -> bytes:
-    try:
-        data = b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        data = b""
-    # Bits that decoding drops would let one payload be written in several ways.
-    if not data or b64encode(data).decode() != text:
-        raise InputError(Problem("is not base64 as DSSE writes it", file=source, field=field))
-    return data

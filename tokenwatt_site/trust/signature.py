@@ -7,13 +7,15 @@ Not checked here: whose key it is (`trust.keyring`) and what the bytes say (`tru
 
 from __future__ import annotations
 
+import binascii
+from base64 import b64decode, b64encode
 from typing import Final
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from tokenwatt_site.canonical import sha256_hex
-from tokenwatt_site.errors import Problem, VerificationError
+from tokenwatt_site.canonical import canonical_bytes, sha256_hex
+from tokenwatt_site.errors import InputError, Problem, VerificationError
 from tokenwatt_site.run import PAYLOAD_TYPE, Signature
 
 CHECK: Final = 4
@@ -41,6 +43,36 @@ def key_id(public_key: bytes) -> str:
 def is_small_order(public_key: bytes) -> bool:
     """Say whether this encodes a point of order 1, 2, 4 or 8, under which anyone can sign."""
     return int.from_bytes(public_key, "little") & ((1 << 255) - 1) in _SMALL_ORDER_Y
+
+
+def envelope(payload_type: str, body: bytes, private_key: Ed25519PrivateKey) -> bytes:
+    """Return the canonical JSON of a DSSE envelope around `body`, signed as `payload_type`."""
+    public_key = private_key.public_key().public_bytes_raw()
+    sig = private_key.sign(pae(payload_type, body))
+    return canonical_bytes(
+        {
+            "payload": b64encode(body).decode(),
+            "payloadType": payload_type,
+            "signatures": [{"keyid": key_id(public_key), "sig": b64encode(sig).decode()}],
+        }
+    )
+
+
+def decoded(text: str, *, field: str, source: str) -> bytes:
+    """Return what stands in an envelope as base64.
+
+    Raises:
+        InputError: it is none, empty, or not the one way to write these bytes.
+    """
+    try:
+        data = b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        data = b""
+    # Bits that decoding drops would let one payload be written in several ways.
+    if not data or b64encode(data).decode() != text:
+        what = "is not base64 as DSSE writes it"
+        raise InputError(Problem(what, file=source, field=field, found=text[:40]))
+    return data
 
 
 def fits(sig: bytes, payload_type: str, body: bytes, public_key: bytes) -> bool:

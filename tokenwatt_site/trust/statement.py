@@ -11,9 +11,7 @@ Not checked here: whose key it is (`trust.keyring`), and what a statement change
 
 from __future__ import annotations
 
-import binascii
 import os
-from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -38,7 +36,7 @@ from tokenwatt_site.trust.predicates import (
     Withdrawn,
 )
 from tokenwatt_site.trust.registration import KeyId, moment
-from tokenwatt_site.trust.signature import fits, is_small_order, key_id, pae
+from tokenwatt_site.trust.signature import decoded, envelope, fits, is_small_order, key_id
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
@@ -139,14 +137,7 @@ def sign(
             "predicate": {**said, "public_key": public_key.hex(), "made": made},
         }
     )
-    sig = private_key.sign(pae(PAYLOAD_TYPE, payload))
-    line = canonical_bytes(
-        {
-            "payload": b64encode(payload).decode(),
-            "payloadType": PAYLOAD_TYPE,
-            "signatures": [{"keyid": key_id(public_key), "sig": b64encode(sig).decode()}],
-        }
-    )
+    line = envelope(PAYLOAD_TYPE, payload, private_key)
     parse(line + b"\n", f"statement that it is {kind}")  # what is refused is never written
     return line + b"\n"
 
@@ -254,9 +245,9 @@ def append(path: Path, line: bytes) -> None:
 
 def _signed(line: bytes, source: str) -> Signed:
     value = load_json(line, source=source, limit=MAX_LINE_BYTES)
-    envelope = _valid(_Envelope, value, source)
+    sealed = _valid(_Envelope, value, source)
     _expect_canonical(value, line, source, "the line")
-    payload = _decoded(envelope.payload, source, "payload")
+    payload = decoded(sealed.payload, field="payload", source=source)
     document = load_json(payload, source=source, limit=MAX_LINE_BYTES)
     statement = _valid(Statement, document, source)
     _expect_canonical(document, payload, source, "the payload")
@@ -272,9 +263,9 @@ def _signed(line: bytes, source: str) -> Signed:
             )
         )
     said = _valid(PREDICATES[kind], statement.predicate, source)
-    (signature,) = envelope.signatures
+    (signature,) = sealed.signatures
     _check_key(signature, said, source)
-    sig = _decoded(signature.sig, source, "signatures.0.sig")
+    sig = decoded(signature.sig, field="signatures.0.sig", source=source)
     if not fits(sig, PAYLOAD_TYPE, payload, bytes.fromhex(said.public_key)):
         raise InputError(
             Problem(
@@ -339,14 +330,3 @@ def _expect_run(signed: Signed, run_id: str, source: str, line: int) -> None:
                 expected=run_id,
             )
         )
-
-
-def _decoded(text: str, source: str, field: str) -> bytes:
-    try:
-        data = b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        data = None
-    # Padding bits that are not zero decode to the same bytes.
-    if data is None or b64encode(data).decode() != text:
-        raise InputError(Problem("is not base64", file=source, field=field, found=text[:40]))
-    return data
