@@ -29,7 +29,7 @@ _ROWS = ("mode", "lead_in", "scored", "tail")
 """Of the protocol: what a short window holds depends on how long it is."""
 
 
-class Recomputed(Protocol):
+class CheckedRun(Protocol):
     """A run that passed every check; `trust.verify` makes them."""
 
     @property
@@ -91,7 +91,7 @@ def differences(original: Spec, again: Spec) -> tuple[Difference, ...]:
     )
 
 
-def compare(original: Recomputed, again: Recomputed) -> Compared:
+def compare(original: CheckedRun, again: CheckedRun) -> Compared:
     """Say whether `again` reproduces `original`, by the launches of their headline metric.
 
     That is the long-run goodput where both have it, and else the one that both measured. Who signed
@@ -147,7 +147,7 @@ def _judged(ratio: Ratio, launches: tuple[int, int], label: str) -> tuple[Outcom
     return ratio.reproduced, f"{told}: {where[ratio.reproduced]}"
 
 
-def why_not_independent(original: Recomputed, again: Recomputed) -> tuple[str, ...]:
+def why_not_independent(original: CheckedRun, again: CheckedRun) -> tuple[str, ...]:
     """Say why a reproduction counts for nothing beside the original; empty: it is by somebody else.
 
     Another key and other boards, as far as files tell. Keys may belong to the same people, and
@@ -156,7 +156,7 @@ def why_not_independent(original: Recomputed, again: Recomputed) -> tuple[str, .
     return tuple(_doubts(original, again))
 
 
-def _doubts(original: Recomputed, again: Recomputed) -> Iterator[str]:
+def _doubts(original: CheckedRun, again: CheckedRun) -> Iterator[str]:
     if original.keyid == again.keyid:
         yield "both are signed with the same key"
     known = [gpu_uuids(side.evidence) for side in (original, again)]

@@ -17,7 +17,6 @@ from tokenwatt_site.errors import Problem, UsageError
 from tokenwatt_site.measure.clock import utc_text
 from tokenwatt_site.trust import statement
 from tokenwatt_site.trust.keyring import Keyring, key_folder, own_key
-from tokenwatt_site.trust.promises import publisher
 from tokenwatt_site.trust.standing import bar
 from tokenwatt_site.trust.verify import ValidatedRun, verify_run
 
@@ -79,7 +78,7 @@ def attest(
         _expect_countersigned(kind, run_path)
         line = statement.sign(kind, promise.digest, {}, own, utc_text(now))
         (signed,) = statement.parse(line, str(run_path))
-        same = publisher(promise.keyid, keyring) == publisher(signed.keyid, keyring)
+        same = keyring.chain(promise.keyid)[-1] == keyring.chain(signed.keyid)[-1]
         why = "it is the publisher's own word" if same else None
     else:
         run = verify_run(run_path, root=run_path.parent, keyring=keyring)

@@ -185,7 +185,7 @@ def revoke(keyid: str | None, reason: str, folder: Path) -> Path:
                 found=mine.revoked.at,
             )
         )
-    may = (registration.keyid, *keyring.successors(registration.keyid))
+    may = keyring.chain(registration.keyid)
     if own_id(own) not in may:
         raise UsageError(
             Problem(

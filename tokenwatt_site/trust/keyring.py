@@ -118,6 +118,10 @@ class Keyring:
         """Return the keys that follow a key, the next one first."""
         return successors(self.keys, keyid)
 
+    def chain(self, keyid: str) -> tuple[str, ...]:
+        """Return a key and those that follow it: of one publisher, for whom the last one stands."""
+        return keyid, *self.successors(keyid)
+
     def state(
         self, keyid: str, *, ended: datetime, witnessed: datetime | None, now: datetime
     ) -> Standing:

@@ -131,21 +131,16 @@ def _promised(
     return Promised(*best, told.first_trial, told.handed_out, told.kept)
 
 
-def publisher(keyid: str, keyring: Keyring) -> str:
-    """Return the last of the keys that follow each other, which stands for all of them."""
-    return (keyid, *keyring.successors(keyid))[-1]
-
-
 def _is_earlier(one: Witness | None, other: Witness | None) -> bool:
     return one is not None and (other is None or one.at < other.at)
 
 
 def _witness(found: Found, keyring: Keyring, now: datetime) -> Witness | None:
     """Return the earliest countersignature by a trusted key of somebody else."""
-    own = publisher(found.committed.keyid, keyring)
+    own = keyring.chain(found.committed.keyid)[-1]
     seen = []
     for signed in found.statements:
-        by_others = publisher(signed.keyid, keyring) != own
+        by_others = keyring.chain(signed.keyid)[-1] != own
         if signed.kind != "countersigned" or not by_others or signed.made > now + FUTURE_SLACK:
             continue
         key = keyring.state(signed.keyid, ended=signed.made, witnessed=None, now=signed.made)

@@ -23,11 +23,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
-from tokenwatt_site.comparability import compare, gpu_uuids, why_not_independent
+from tokenwatt_site.comparability import CheckedRun, compare, gpu_uuids, why_not_independent
 from tokenwatt_site.errors import TokenwattError
-from tokenwatt_site.run import Claims, Run
+from tokenwatt_site.run import Run
 from tokenwatt_site.statistics import Ratio
-from tokenwatt_site.trials import Evidence
 from tokenwatt_site.trust.keyring import Keyring, Standing
 from tokenwatt_site.trust.plausibility import FUTURE_SLACK
 from tokenwatt_site.trust.predicates import (
@@ -96,23 +95,11 @@ class RunStanding:
         return min(self.counting("countersigned"), key=lambda t: t.signed.made, default=None)
 
 
-class Subject(Protocol):
-    """A run that passed every check; `trust.verify` makes them."""
-
-    @property
-    def run(self) -> Run: ...
+class Subject(CheckedRun, Protocol):
+    """A run that passed every check, with its standing; `trust.verify` makes them."""
 
     @property
     def run_id(self) -> str: ...
-
-    @property
-    def claims(self) -> Claims: ...
-
-    @property
-    def evidence(self) -> Evidence: ...
-
-    @property
-    def keyid(self) -> str: ...
 
     @property
     def standing(self) -> RunStanding: ...
@@ -128,7 +115,7 @@ def untold(run: Run, keyid: str, *, keyring: Keyring, now: datetime) -> RunStand
         now: the clock of whoever asks.
     """
     key = keyring.state(keyid, ended=_ended(run), witnessed=None, now=now)
-    return RunStanding(key=key, chain=_chain(keyid, keyring))
+    return RunStanding(key=key, chain=keyring.chain(keyid))
 
 
 def stand(
@@ -179,7 +166,7 @@ def bar(run: Subject, signed: Signed, *, keyring: Keyring, now: datetime) -> str
 
     Of a reproduction this says only what does not take the other run.
     """
-    chain, signers = _chain(run.keyid, keyring), _chain(signed.keyid, keyring)
+    chain, signers = keyring.chain(run.keyid), keyring.chain(signed.keyid)
     if signed.made > now + FUTURE_SLACK:
         return "it is dated in the future"
     match signed.said:
@@ -232,10 +219,6 @@ def _doubts(run: Subject, other: Subject, counted: Sequence[Subject]) -> Iterato
             yield "its publisher is counted already"
         if shared := gpu_uuids(before.evidence) & gpu_uuids(other.evidence):
             yield f"its boards are counted already: {', '.join(sorted(shared))}"
-
-
-def _chain(keyid: str, keyring: Keyring) -> tuple[str, ...]:
-    return keyid, *keyring.successors(keyid)
 
 
 def _ended(run: Run) -> datetime:
