@@ -558,6 +558,8 @@ LYING_JOURNALS: dict[str, Callable[[JournalPlan], JournalPlan]] = {
     "b19 a short nonce": altered("open", nonce="00" * 31),
     "b19 a nonce that is no hex": altered("open", nonce="0g" * 32),
     "b19 a nonce with a line end": altered("open", nonce="00" * 32 + "\n"),
+    "another key": altered("open", keyid="ed25519:" + "0" * 32),
+    "no key where one is told": altered("open", keyid=None),
     "b19 another seed rule": altered("open", seed_rule="random"),
     "b19 the seed rule of two nonces, with one": altered("open", seed_rule=PUBLISHED_SEED_RULE),
     "t4 a publisher's nonce that the seed rule leaves out": altered(
@@ -1340,13 +1342,28 @@ def test_the_second_copy_of_a_run_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_run_that_another_signed_again_does_not_displace_its_publisher(tmp_path: Path) -> None:
-    original = RunBuilder().write(tmp_path / "runs", "z.json")
+    original = RunBuilder(tells_key=False).write(tmp_path / "runs", "z.json")
     value = document(original)
     del value["signatures"]
     write_signed(tmp_path / "runs" / "a.json", value, a_key(9))
     tree = read_tree(tmp_path / "runs", keyring_of(tmp_path / "keys", a_key()))
     assert [run.path.name for run in tree.valid] == ["z.json"]
     assert [path.name for path, _ in tree.refused] == ["a.json"]
+
+
+def test_a_run_that_another_publisher_signed_again_is_refused_and_cannot_be_withdrawn_by_them(
+    tmp_path: Path,
+) -> None:
+    original = RunBuilder().write(tmp_path / "runs", "z.json")
+    value = document(original)
+    del value["signatures"]
+    again = write_signed(tmp_path / "runs" / "a.json", value, a_key(2))
+    state(again, "withdrawn", a_key(2))
+    tree = read_tree(tmp_path / "runs", keyring_of(tmp_path / "keys", a_key(), a_key(2)))
+    (run,) = tree.valid
+    assert (run.path.name, run.standing.retracted) == ("z.json", False)
+    found = [error for path, error in tree.refused if path == again]
+    assert "another key than the one that signed" in str(found)
 
 
 def test_the_second_record_with_an_id_is_refused(tmp_path: Path) -> None:
@@ -1443,7 +1460,7 @@ def test_statements_beside_a_run_that_is_refused_are_not_listed_apart(tmp_path: 
 def test_f19_of_copies_one_of_a_key_that_counts_is_taken_and_not_a_revoked_one(
     tmp_path: Path,
 ) -> None:
-    original = RunBuilder().write(tmp_path / "runs", "z.json")
+    original = RunBuilder(tells_key=False).write(tmp_path / "runs", "z.json")
     value = document(original)
     del value["signatures"]
     write_signed(tmp_path / "runs" / "a.json", value, a_key(2))

@@ -14,12 +14,13 @@
     the reference's, are to what the accuracy gate asks; no question without an answer is right; a
     text that is kept has the digest and the flags beside it.
  7. The journal: its chain is whole and ends at the signed head; it opens with this configuration,
-    this plan and our seed rule; a trial that lacks its end was broken off, and nothing ends that
-    did not start; no two repeats are of one engine process, where it tells its start, and each
-    offers its own realisation; a complete run has them all; before each the client was tested, and
-    told is what its prompts were drawn from, which is what the spec asks with; a span without load
-    is before or after a launch's trials; of each instrument that the spec asks for is told whether
-    it could be read; and what the run says of engine, stamps, read-back and that test stands there.
+    this plan and our seed rule, under the key of the signature; a trial that lacks its end was
+    broken off, and nothing ends that did not start; no two repeats are of one engine process, where
+    it tells its start, and each offers its own realisation; a complete run has them all; before
+    each the client was tested, and told is what its prompts were drawn from, which is what the spec
+    asks with; a span without load is before or after a launch's trials; of each instrument that the
+    spec asks for is told whether it could be read; and what the run says of engine, stamps,
+    read-back and that test stands there.
     What engine and driver said of themselves at each launch is what the spec declares.
     Answers were asked for after their repeat, sitting by sitting; where it says to the end, every
     question of the gate has one; a complete run asked so in each repeat that its spec says. The
@@ -240,11 +241,11 @@ def load_claims_only(path: Path) -> ClaimsOnlyRecord:
 def read_tree(runs_folder: Path, keyring: Keyring, replays: Replays | None = None) -> Tree:
     """Read every `*.json` under a folder; its place and name carry no meaning.
 
-    Of several copies of a run one counts: one signed with a known key, else the first path. (Anyone
-    can sign another's document again, and must not take its publisher's place by that.) Statements
-    and commitments that are not valid, and statements that belong to no file, are refused; the run
-    beside them stays. Symbolic links are refused, not followed. A folder that is not there is
-    empty.
+    Of several copies of a run one counts: one signed with a known key, else the first path. (Where
+    its journal tells no key, anyone can sign it again, and must not take its publisher's place by
+    that.) Statements and commitments that are not valid, and statements that belong to no file, are
+    refused; the run beside them stays. Symbolic links are refused, not followed. A folder that is
+    not there is empty.
 
     Args:
         runs_folder: where they are.
@@ -406,7 +407,7 @@ def _verified(
         journal = parse(raw["journal"], f"{path}: journal")
         expect_equal("journal_head", run.journal_head, head(raw["journal"]))
         refuse_private_lines(journal)
-        check_journal(run, journal, windows)
+        check_journal(run, journal, windows, signed.keyid)
         evidence = replace(evidence, journal=journal)
         told = check_asked(run, evidence)
     # (8) requests
