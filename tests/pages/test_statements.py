@@ -44,7 +44,7 @@ def html(configuration: Configuration) -> str:
 
 
 def fact(configuration: Configuration, name: str) -> facts.Fact:
-    found = facts.facts(configuration, reasons(configuration))
+    found = facts.facts(configuration)
     return next(f for f in found if f.id == name)
 
 
@@ -53,7 +53,8 @@ def with_key(configuration: Configuration, state: KeyState, text: str) -> Config
     headline = copy(configuration.headline)
     key = replace(headline.standing.key, state=state, text=text)
     object.__setattr__(headline, "standing", replace(headline.standing, key=key))
-    return replace(configuration, headline=headline, runs=(headline,))
+    exclusions = reasons(headline, configuration.reference)
+    return replace(configuration, headline=headline, runs=(headline,), exclusions=exclusions)
 
 
 def with_ratios(configuration: Configuration, *ratios: Ratio) -> Configuration:
@@ -99,7 +100,7 @@ def test_a_run_that_was_taken_back_is_struck_through_and_keeps_its_numbers(
     assert f"<h1><s>{configuration.title}</s></h1>" in page
     assert 'class="tw-strip tw-struck"' in page
     assert "<b>Withdrawn.</b> Lab 1, 2026-02-01 10:00: the driver was another one." in page
-    assert next(iter(facts.facts(configuration, ()))).label == "Withdrawn"
+    assert next(iter(facts.facts(configuration))).label == "Withdrawn"
     board = ranking.render(
         rank([configuration]), {configuration.id: configuration}, {configuration.id: "x"}, (), ()
     ).html
@@ -154,7 +155,7 @@ def test_f19_the_state_of_a_key_is_shown_as_it_is(
     page = html(configuration)
     assert notice in page
     assert ("<b>Key " in page) == bool(notice)
-    barred = [e.text for e in reasons(configuration) if e.code == "key"]
+    barred = [e.text for e in configuration.exclusions if e.code == "key"]
     assert barred == (
         [f"the signing key {configuration.headline.keyid} counts no more"] if notice else []
     )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 from tokenwatt_site.configuration import Configuration
-from tokenwatt_site.eligibility import Exclusion
 from tokenwatt_site.pages import answers, statements, text
 from tokenwatt_site.run import GateOutcome
 from tokenwatt_site.trust.keyring import KeyState
@@ -42,12 +41,12 @@ class Fact:
     does_not: str
 
 
-def facts(configuration: Configuration, exclusions: Sequence[Exclusion]) -> tuple[Fact, ...]:
+def facts(configuration: Configuration) -> tuple[Fact, ...]:
     """Return the facts about the headline run of a configuration."""
-    return tuple(_facts(configuration, exclusions))
+    return tuple(_facts(configuration))
 
 
-def _facts(configuration: Configuration, exclusions: Sequence[Exclusion]) -> Iterator[Fact]:
+def _facts(configuration: Configuration) -> Iterator[Fact]:
     head = configuration.headline
     run, mode = head.run, head.run.spec.protocol.mode
     yield from _against(head.standing)
@@ -101,7 +100,7 @@ def _facts(configuration: Configuration, exclusions: Sequence[Exclusion]) -> Ite
             "The measurement was stopped before its plan was done; what was measured is kept.",
             "The trials that were not run may have come out otherwise.",
         )
-    if exclusions:
+    if exclusions := configuration.exclusions:
         yield Fact(
             "rank",
             "warn",
