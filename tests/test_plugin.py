@@ -23,7 +23,7 @@ from tokenwatt_site.commands.published import fetch_run
 from tokenwatt_site.commands.verify import verify
 from tokenwatt_site.pages.page import Page
 from tokenwatt_site.pages.policy import script_hash
-from tokenwatt_site.plugin import front_matter
+from tokenwatt_site.site import front_matter
 from tokenwatt_site.trust.commitment import commit, path_beside
 
 EVIL = '</title><script>document.body.dataset.pwned=1</script><img src=x onerror="x()">&lt;b&gt;'
@@ -138,7 +138,7 @@ def test_f28_a_script_that_nobody_wrote_fails_the_build_and_gets_no_digest(
 ) -> None:
     runs = make_project(tmp_path)
     RunBuilder(spec=small_spec(title="<script>stolen()</script>")).write(runs / "one")
-    monkeypatch.setattr("tokenwatt_site.plugin.front_matter", unescaped)
+    monkeypatch.setattr("tokenwatt_site.site.front_matter", unescaped)
     told = refusal(tmp_path, caplog)
     assert "reports/" in told
     assert "a script is in this page that neither the theme nor its prose has" in told
