@@ -383,7 +383,7 @@ def verify(
         for line in verify_command.stated(checked):
             typer.echo(f"  {line}")
         for beside, why in checked.standing.unread:
-            _tell(f"{beside}: NOT VERIFIED, what it states is left out")
+            _tell(f"{beside}: NOT VERIFIED, and what is wrong in it is left out")
             _tell(str(why))
             failed = failed or why
     if failed is not None:

@@ -16,9 +16,9 @@ from tokenwatt_site.commands import attest as command
 from tokenwatt_site.commands.attest import Attested
 from tokenwatt_site.commands.verify import verify
 from tokenwatt_site.errors import EnvironmentProblem, InputError, UsageError, VerificationError
+from tokenwatt_site.trust.beside import path_beside
 from tokenwatt_site.trust.keyring import own_key
 from tokenwatt_site.trust.predicates import Recomputed, Superseded
-from tokenwatt_site.trust.statement import path_beside, read
 
 WHY = {"reason": "the driver was another one"}
 
@@ -124,16 +124,20 @@ def test_a_thing_is_stated_once(keys: Path, theirs: Path) -> None:
         attest("disputed", theirs, keys, **WHY)
     assert path_beside(theirs).read_bytes() == before
     attest("disputed", theirs, keys, reason="and too hot")
-    assert len(read(path_beside(theirs), verify(theirs, keys).run_id)) == 2
+    assert [t.signed.reason for t in verify(theirs, keys).standing.told] == [
+        WHY["reason"],
+        "and too hot",
+    ]
 
 
-def test_statements_that_are_not_valid_are_kept_and_nothing_is_added(
-    keys: Path, theirs: Path
-) -> None:
-    path_beside(theirs).write_bytes(b"garbage\n")
-    with pytest.raises(InputError, match=r"run\.att\.jsonl:1"):
-        attest("disputed", theirs, keys, **WHY)
-    assert path_beside(theirs).read_bytes() == b"garbage\n"
+def test_nobody_is_kept_from_a_dispute_by_a_bad_line_of_others(keys: Path, theirs: Path) -> None:
+    path_beside(theirs).write_bytes(b"garbage\n{cut")
+    attest("disputed", theirs, keys, **WHY)
+    assert path_beside(theirs).read_bytes().startswith(b'garbage\n{cut\n{"payload"')
+    standing = verify(theirs, keys).standing
+    assert standing.disputed
+    ((_, why),) = standing.unread
+    assert [problem.line for problem in why.problems] == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -163,6 +167,6 @@ def test_a_file_that_cannot_be_written_is_named(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("tokenwatt_site.trust.statement.put", full)
+    monkeypatch.setattr("tokenwatt_site.trust.beside.put", full)
     with pytest.raises(EnvironmentProblem, match=r"run\.att\.jsonl.*No space"):
         attest("disputed", theirs, keys, **WHY)

@@ -91,6 +91,18 @@ def test_every_statement_is_listed_and_says_whether_it_counts(stated: Stated) ->
     assert '<a href="https://example.org/1" rel="nofollow noopener ugc">discussion</a>' in section
 
 
+@pytest.mark.parametrize(("more", "words"), [(1, "1 more, by keys"), (1234, "1,234 more, by keys")])
+def test_statements_of_strangers_that_are_too_many_are_counted(
+    stated: Stated, more: int, words: str
+) -> None:
+    configuration = stated(("countersigned", 9, {}))
+    assert " more, by keys" not in html(configuration)
+    headline = copy(configuration.headline)
+    object.__setattr__(headline, "standing", replace(headline.standing, unheard=more))
+    page = html(replace(configuration, headline=headline, runs=(headline,)))
+    assert f"{words} that are not registered, {'is' if more == 1 else 'are'} not listed" in page
+
+
 def test_a_run_that_was_taken_back_is_struck_through_and_keeps_its_numbers(
     stated: Stated,
 ) -> None:
@@ -196,7 +208,9 @@ def test_statements_that_cannot_be_read_are_said_to_be_left_out(tmp_path: Any) -
     path = RunBuilder().write(tmp_path)
     path.with_name("run.att.jsonl").write_bytes(b"garbage\n")
     run = verify_run(path, root=tmp_path, keyring=Keyring())
-    assert "<b>Left out.</b> 1 file of statements" in html(group([run])[0])
+    assert "<b>Left out.</b> What failed verification in 1 file of statements" in html(
+        group([run])[0]
+    )
 
 
 def test_a_superseded_run_names_the_one_that_took_its_place(tmp_path: Any) -> None:

@@ -19,7 +19,7 @@ from tokenwatt_site.trust.keyring import Keyring
 from tokenwatt_site.trust.promises import Found, Promised, weigh
 from tokenwatt_site.trust.signature import key_id
 from tokenwatt_site.trust.statement import Signed, sign
-from tokenwatt_site.trust.statement import parse as parse_statements
+from tokenwatt_site.trust.statement import parse as parse_statement
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 OWN, LAB, STRANGER = a_key(1), a_key(2), a_key(3)
@@ -49,8 +49,7 @@ def found(*said: Signed, key: Ed25519PrivateKey = OWN, **opening: Any) -> Found:
 
 def countersigned(at: str, key: Ed25519PrivateKey = LAB, of: Found | None = None) -> Signed:
     digest = (of or found()).committed.digest
-    (signed,) = parse_statements(sign("countersigned", digest, {}, key, at), "x")
-    return signed
+    return parse_statement(sign("countersigned", digest, {}, key, at), "x")
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from tokenwatt_site.commands.output import not_written
 from tokenwatt_site.commands.verify import KEYS_FOLDER, committed
 from tokenwatt_site.errors import Problem, UsageError
 from tokenwatt_site.measure.clock import utc_text
-from tokenwatt_site.trust import statement
+from tokenwatt_site.trust import beside, statement
 from tokenwatt_site.trust.keyring import Keyring, key_folder, own_key
 from tokenwatt_site.trust.standing import bar
 from tokenwatt_site.trust.verify import ValidatedRun, verify_run
@@ -77,22 +77,22 @@ def attest(
     if promise is not None:
         _expect_countersigned(kind, run_path)
         line = statement.sign(kind, promise.digest, {}, own, utc_text(now))
-        (signed,) = statement.parse(line, str(run_path))
+        signed = statement.parse(line, str(run_path))
         same = keyring.chain(promise.keyid)[-1] == keyring.chain(signed.keyid)[-1]
         why = "it is the publisher's own word" if same else None
     else:
         run = verify_run(run_path, root=run_path.parent, keyring=keyring)
         said = _said(kind, run, reason=reason, by=_run_id(by, keyring), url=url)
         line = statement.sign(kind, run.run_id, said, own, utc_text(now))
-        (signed,) = statement.parse(line, str(run_path))
+        signed = statement.parse(line, str(run_path))
         why = bar(run, signed, keyring=keyring, now=now)
     if why is not None:
         raise UsageError(
             Problem(f"would change nothing, since {why}", field=kind, found=f"key {signed.keyid}")
         )
-    path = statement.path_beside(run_path)
+    path = beside.path_beside(run_path)
     try:
-        statement.append(path, line)
+        beside.append(path, line)
     except OSError as error:
         raise not_written(path, error) from error
     key = keyring.state(signed.keyid, ended=now, witnessed=None, now=now)

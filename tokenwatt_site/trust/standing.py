@@ -62,13 +62,15 @@ class RunStanding:
     Attributes:
         key: how the key stands that signed it.
         chain: that key's id, and the keys that follow it.
-        told: every statement about it, in the order of their files.
-        unread: files of statements that were left out, and what is wrong with them.
+        told: the statements about it, in the order of their files.
+        unheard: how many more there are, by keys that are not registered.
+        unread: files of statements with bad lines, which were left out, and what is wrong there.
     """
 
     key: Standing
     chain: tuple[str, ...]
     told: tuple[Told, ...] = ()
+    unheard: int = 0
     unread: tuple[tuple[Path, TokenwattError], ...] = ()
 
     def counting(self, kind: Kind) -> tuple[Told, ...]:
