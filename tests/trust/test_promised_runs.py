@@ -169,7 +169,7 @@ def test_statements_about_a_commitment_that_are_not_valid_are_listed_alone(
 ) -> None:
     run = written(runs)
     said = countersign(committed(run), BEFORE)
-    said.write_bytes(said.read_bytes()[:-1])
+    said.write_bytes(said.read_bytes()[:-2])
     tree = read_tree(runs, keyring)
     assert tree.valid[0].promised.commitment is not None
     assert tree.valid[0].promised.witness is None

@@ -15,7 +15,7 @@ from tokenwatt_site.commands.output import not_written
 from tokenwatt_site.commands.verify import KEYS_FOLDER, committed
 from tokenwatt_site.errors import Problem, UsageError
 from tokenwatt_site.measure.clock import utc_text
-from tokenwatt_site.trust import beside, statement
+from tokenwatt_site.trust import beside, promises, statement
 from tokenwatt_site.trust.keyring import Keyring, key_folder, own_key
 from tokenwatt_site.trust.standing import bar
 from tokenwatt_site.trust.verify import ValidatedRun, verify_run
@@ -78,8 +78,7 @@ def attest(
         _expect_countersigned(kind, run_path)
         line = statement.sign(kind, promise.digest, {}, own, utc_text(now))
         signed = statement.parse(line, str(run_path))
-        same = keyring.chain(promise.keyid)[-1] == keyring.chain(signed.keyid)[-1]
-        why = "it is the publisher's own word" if same else None
+        why = promises.bar(promise, signed, keyring=keyring, now=now)
     else:
         run = verify_run(run_path, root=run_path.parent, keyring=keyring)
         said = _said(kind, run, reason=reason, by=_run_id(by, keyring), url=url)
