@@ -397,7 +397,7 @@ def attest(
     kind: Annotated[attest_command.Attestable, typer.Argument(help="What you state.")],
     run: Annotated[Path, typer.Argument(help="The run file with its evidence, or a commitment.")],
     reason: Annotated[
-        str | None, typer.Option(help="Why it is disputed, withdrawn or superseded.")
+        str | None, typer.Option(help="Why it is disputed, settled, withdrawn or superseded.")
     ] = None,
     by: Annotated[
         str | None, typer.Option(help="The run that supersedes it: its file or id.")

@@ -11,6 +11,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tests.support.runs import RunBuilder, a_key, keyring_of
+from tests.support.statements import state
 from tokenwatt_site import __version__
 from tokenwatt_site.commands import attest as command
 from tokenwatt_site.commands.attest import Attested
@@ -130,6 +131,29 @@ def test_a_thing_is_stated_once(keys: Path, theirs: Path) -> None:
     ]
 
 
+def test_a_dispute_is_settled_by_who_made_it_and_can_be_made_anew(keys: Path, theirs: Path) -> None:
+    with pytest.raises(UsageError, match="it has no dispute here that is not settled"):
+        attest("settled", theirs, keys, reason="it was the cable")
+    attest("disputed", theirs, keys, **WHY)
+    attest("disputed", theirs, keys, reason="and too hot")
+    attest("settled", theirs, keys, reason="it was the cable")
+    assert not verify(theirs, keys).standing.disputed
+    assert len(path_beside(theirs).read_bytes().splitlines()) == 4
+    with pytest.raises(UsageError, match="it has no dispute here that is not settled"):
+        attest("settled", theirs, keys, reason="it was the cable, I am sure")
+    attest("disputed", theirs, keys, reason="too hot again")
+    assert verify(theirs, keys).standing.disputed
+    attest("settled", theirs, keys, reason="it was the cable")
+    assert not verify(theirs, keys).standing.disputed
+
+
+def test_the_dispute_of_another_is_not_settled(keys: Path, theirs: Path) -> None:
+    state(theirs, "disputed", a_key(2))
+    with pytest.raises(UsageError, match="it has no dispute here"):
+        attest("settled", theirs, keys, reason="it was the cable")
+    assert verify(theirs, keys).standing.disputed
+
+
 def test_nobody_is_kept_from_a_dispute_by_a_bad_line_of_others(keys: Path, theirs: Path) -> None:
     path_beside(theirs).write_bytes(b"garbage\n{cut")
     attest("disputed", theirs, keys, **WHY)
@@ -144,6 +168,7 @@ def test_nobody_is_kept_from_a_dispute_by_a_bad_line_of_others(keys: Path, their
     ("kind", "options", "words"),
     [
         ("withdrawn", {}, "--reason: is needed for withdrawn"),
+        ("settled", {}, "--reason: is needed for settled"),
         ("superseded", {"reason": "x"}, "--by: is needed for superseded"),
         ("countersigned", {"reason": "x"}, "--reason: is not for countersigned"),
         ("withdrawn", {"reason": "x", "url": "https://example.org"}, "--url: is not for withdrawn"),

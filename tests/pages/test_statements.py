@@ -10,6 +10,7 @@ import pytest
 from tests.pages.test_report import HOSTILE, Parsed
 from tests.support.runs import RunBuilder, a_key, keyring_of
 from tests.support.statements import run_id_of, state
+from tokenwatt_site.canonical import sha256_hex
 from tokenwatt_site.configuration import Configuration, group
 from tokenwatt_site.eligibility import reasons
 from tokenwatt_site.leaderboard import rank
@@ -27,11 +28,16 @@ Stated = Callable[..., Configuration]
 def stated(tmp_path_factory: pytest.TempPathFactory) -> Stated:
     """Give a function from (kind, key) and what is said to a run of Lab 1 with it beside."""
 
-    def made(*told: tuple[Kind, int, dict[str, Any]], known: bool = True) -> Configuration:
+    def made(
+        *told: tuple[Kind, int, dict[str, Any]], known: bool = True, settled_by: int | None = None
+    ) -> Configuration:
         folder = tmp_path_factory.mktemp("run")
         path = RunBuilder(simulated=False).write(folder)
         for kind, seed, said in told:
-            state(path, kind, a_key(seed), **said)
+            beside = state(path, kind, a_key(seed), **said)
+        if settled_by is not None:
+            dispute = sha256_hex(beside.read_bytes().split(b"\n")[0])
+            state(path, "settled", a_key(settled_by), dispute=dispute)
         keys = [a_key(seed) for seed in (1, 2, 3)] if known else []
         keyring = keyring_of(folder / "keys", *keys) if keys else Keyring()
         return group([verify_run(path, root=folder, keyring=keyring)])[0]
@@ -127,6 +133,20 @@ def test_a_dispute_is_said_on_top_and_bars_with_its_words(stated: Stated) -> Non
     assert "<s>" not in page
     assert fact(configuration, "disputed").kind == "warn"
     assert "disputed by Lab 2: too fast for its clocks" in fact(configuration, "rank").does
+
+
+def test_a_dispute_that_was_settled_is_history_and_no_bar(stated: Stated) -> None:
+    configuration = stated(("disputed", 2, {}), settled_by=2)
+    page = html(configuration)
+    assert "<b>Disputed.</b>" not in page
+    settled = fact(configuration, "settled")
+    assert (settled.kind, settled.label) == ("no", "Dispute settled")
+    assert settled.does == "Lab 2 took it back: it was the cable."
+    assert "disputed" not in fact(configuration, "rank").does
+    first, second = statements.rows(configuration)
+    assert (first.counts, second.counts) == ("its signer settled it: it was the cable", "yes")
+    assert (second.kind, second.says) == ("settled", "it was the cable")
+    assert statements.marks(configuration.headline) == ()
 
 
 def test_the_witness_and_who_recomputed_are_named(stated: Stated) -> None:

@@ -25,6 +25,7 @@ SAID: dict[Kind, dict[str, Any]] = {
     "reproduced": {"run": "b" * 64, "outcome": "reproduced"},
     "countersigned": {},
     "disputed": {"reason": "too fast for its clocks", "url": None},
+    "settled": {"dispute": "c" * 64, "reason": "it was the cable"},
     "withdrawn": {"reason": "the driver was another one"},
     "superseded": {"by": "b" * 64, "reason": "more launches"},
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -29,6 +30,7 @@ SAID: dict[Kind, dict[str, Any]] = {
     "reproduced": {"run": OTHER, "outcome": "reproduced"},
     "countersigned": {},
     "disputed": {"reason": "too fast", "url": "https://example.org/issues/1"},
+    "settled": {"dispute": OTHER, "reason": "it was the cable"},
     "withdrawn": {"reason": "wrong driver"},
     "superseded": {"by": OTHER, "reason": "more launches"},
 }
@@ -91,6 +93,7 @@ def test_what_was_signed_is_read_as_it_was_said(kind: Kind) -> None:
     assert {k: v for k, v in signed.said.to_json().items() if k in SAID[kind]} == SAID[kind]
     assert signed.made.isoformat() == "2026-02-01T10:00:00+00:00"
     assert signed.line + b"\n" == line(kind)
+    assert signed.digest == sha256(line(kind).rstrip()).hexdigest()
     assert signed.reason == SAID[kind].get("reason")
 
 
@@ -137,6 +140,8 @@ def test_the_payload_is_an_in_toto_statement_about_the_run() -> None:
         ("disputed", {"made": "2026-02-30T10:00:00Z"}, "calendar"),
         ("disputed", {"made": "2026-02-01T10:00:00+01:00"}, "made"),
         ("superseded", {"by": "runs/x.json"}, "by"),
+        ("settled", {"dispute": "all"}, "dispute"),
+        ("settled", {"reason": ""}, "reason"),
         ("reproduced", {"outcome": "not comparable"}, "outcome"),
         ("recomputed", {"level": "some"}, "level"),
         ("recomputed", {"numbers": -1}, "numbers"),

@@ -18,7 +18,7 @@ from typing import Annotated, Literal, TypeVar
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic import Field, ValidationError
 
-from tokenwatt_site.canonical import JsonValue, canonical_bytes, load_json
+from tokenwatt_site.canonical import JsonValue, canonical_bytes, load_json, sha256_hex
 from tokenwatt_site.errors import InputError, Problem
 from tokenwatt_site.schema import Line, Model, Sha256, validation_problems
 from tokenwatt_site.trust.predicates import (
@@ -28,6 +28,7 @@ from tokenwatt_site.trust.predicates import (
     Kind,
     Predicate,
     Said,
+    Settled,
     Superseded,
     Withdrawn,
 )
@@ -85,9 +86,16 @@ class Signed:
 
     @property
     def reason(self) -> str | None:
-        """Why it is disputed, withdrawn or superseded; None: it is of another kind."""
-        said = self.said
-        return said.reason if isinstance(said, Disputed | Withdrawn | Superseded) else None
+        """Why it is disputed, settled, withdrawn or superseded; None: it is of another kind."""
+        match self.said:
+            case Disputed() | Settled() | Withdrawn() | Superseded():
+                return self.said.reason
+        return None
+
+    @property
+    def digest(self) -> str:
+        """What another statement names it by."""
+        return sha256_hex(self.line)
 
     @property
     def gist(self) -> bytes:
