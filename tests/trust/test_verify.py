@@ -46,6 +46,7 @@ from tokenwatt_site.prompts import PUBLISHED_SEED_RULE, Ids, Words, common_words
 from tokenwatt_site.run import RUN_SCHEMA, signed_bytes
 from tokenwatt_site.spec import Spec
 from tokenwatt_site.trust import consistency, verify
+from tokenwatt_site.trust.beside import MAX_UNKNOWN, path_beside
 from tokenwatt_site.trust.keyring import Keyring
 from tokenwatt_site.trust.registration import register, with_revocation
 from tokenwatt_site.trust.signature import key_id
@@ -1417,7 +1418,7 @@ BAD_STATEMENTS: dict[str, Callable[[Path], object]] = {
     "another run's": lambda path: path.write_bytes(line("disputed", "c" * 64, a_key(2))),
     "a link": lambda path: path.rename(path.with_name("x")) and path.symlink_to("x"),
     "a folder": lambda path: path.unlink() or path.mkdir(),
-    "a gigabyte": lambda path: os.truncate(path, 1 << 30),
+    "a gigabyte": lambda path: path.write_bytes(b"") or os.truncate(path, 1 << 30),
 }
 
 
@@ -1448,6 +1449,34 @@ def test_a_dispute_does_not_go_away_by_renaming_copying_or_signing_again(tmp_pat
     path.unlink()
     tree = read_tree(runs, keyring)
     assert [where.name for where, _ in tree.refused] == ["b.att.jsonl"]
+
+
+def test_a_bad_line_is_refused_and_the_dispute_beside_it_counts(tmp_path: Path) -> None:
+    keyring = keyring_of(tmp_path / "keys", a_key(), a_key(2))
+    path = RunBuilder().write(tmp_path / "runs")
+    beside = state(path, "disputed", a_key(2))
+    beside.write_bytes(b"garbage\n" + beside.read_bytes() + b"{cut")
+    tree = read_tree(tmp_path / "runs", keyring)
+    assert [run.standing.disputed for run in tree.valid] == [True]
+    ((where, why),) = tree.refused
+    assert (where, [problem.line for problem in why.problems]) == (beside, [1, 3])
+    os.truncate(beside, 1 << 30)
+    (run,) = read_tree(tmp_path / "runs", keyring).valid
+    assert run.standing.disputed
+
+
+def test_strangers_silence_neither_a_registered_key_nor_the_run_s_own(tmp_path: Path) -> None:
+    path = RunBuilder().write(tmp_path)
+    flood = [
+        line("disputed", run_id_of(path), a_key(9), reason=f"reason {n}")
+        for n in range(MAX_UNKNOWN + 1)
+    ]
+    path_beside(path).write_bytes(b"".join(flood))
+    state(path, "withdrawn", a_key())
+    state(path, "disputed", a_key(2))
+    ours = keyring_of(tmp_path / "keys", a_key(2))
+    (run,) = read_tree(tmp_path, ours).valid
+    assert (run.standing.retracted, run.standing.disputed, run.standing.unheard) == (True, True, 1)
 
 
 def test_statements_beside_a_run_that_is_refused_are_not_listed_apart(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from tokenwatt_site.errors import InputError, Problem
 from tokenwatt_site.journal import Entry
 from tokenwatt_site.schema import Model, Sha256, validation_problems
 from tokenwatt_site.trust.difference import expect_equal
+from tokenwatt_site.trust.registration import Moment
 from tokenwatt_site.trust.signature import decoded, envelope, fits, is_small_order, key_id
 
 COMMITMENT_TYPE = "application/vnd.tokenwatt.commitment+json"
@@ -46,7 +47,7 @@ class Commitment(Model):
     # History of the format. 1: first.
     commitment_schema: Literal["tokenwatt/commitment/1"]
     journal_head: Sha256
-    at: Annotated[str, Field(max_length=40)]
+    at: Moment
     opening: dict[str, JsonValue]
     public_key: Sha256
 

@@ -78,7 +78,7 @@ from tokenwatt_site.run import (
 from tokenwatt_site.schema import validation_problems
 from tokenwatt_site.trace import parse as parse_trace
 from tokenwatt_site.trials import Evidence, read_trials
-from tokenwatt_site.trust import commitment, signature, statement
+from tokenwatt_site.trust import beside, commitment, signature
 from tokenwatt_site.trust.accuracy import check_answers, check_asked, check_under_load
 from tokenwatt_site.trust.consistency import check_journal
 from tokenwatt_site.trust.difference import expect_equal
@@ -158,7 +158,7 @@ class Tree:
 def verify_run(path: Path, *, root: Path, keyring: Keyring, level: Level = "model") -> ValidatedRun:
     """Check a run file and the evidence beside it, and recompute its numbers.
 
-    A key that is not registered is no fault: the result says "unknown". Nor is a file of
+    A key that is not registered is no fault: the result says "unknown". Nor is a line of
     statements, or a commitment, that is not valid: `standing.unread` has it. Reproductions count
     only with the other run in sight, as in `settle`.
 
@@ -172,13 +172,13 @@ def verify_run(path: Path, *, root: Path, keyring: Keyring, level: Level = "mode
         VerificationError: with the number of the first check that failed.
     """
     (run,) = settle([_verified(path, _document(path, root), keyring, level=level)], keyring)
-    beside = commitment.path_beside(path)
-    if not os.path.lexists(beside):
+    promise = commitment.path_beside(path)
+    if not os.path.lexists(promise):
         return _promised([run], [], keyring)[0][0]
     try:
-        found, unread = _found(beside, _document(beside, root))
+        found, unread = _found(promise, _document(promise, root), keyring)
     except TokenwattError as error:
-        return _unread(run, (beside, error))
+        return _unread(run, (promise, error))
     (run,), lies = _promised([run], [found], keyring)
     return _unread(run, *unread, *lies)
 
@@ -190,13 +190,14 @@ def _unread(run: ValidatedRun, *files: tuple[Path, TokenwattError]) -> Validated
 
 
 def _found(
-    path: Path, document: JsonValue
+    path: Path, document: JsonValue, keyring: Keyring
 ) -> tuple[Found, tuple[tuple[Path, TokenwattError], ...]]:
-    """Return a commitment with what is stated about it, and the files that are not valid."""
+    """Return a commitment with what is stated about it, and the files with what is not valid."""
     committed = commitment.parse(canonical_bytes(document), str(path))
     refuse_private(committed.commitment.opening, "opening", file=str(path))
-    said, unread = statement.gather([statement.path_beside(path)], committed.digest)
-    return Found(path, committed, said), unread
+    known = {*keyring.keys, committed.keyid}
+    said = beside.gather([beside.path_beside(path)], run_id=committed.digest, known=known)
+    return Found(path, committed, said.signed), said.unread
 
 
 def _promised(
@@ -214,15 +215,20 @@ def settle(runs: Sequence[ValidatedRun], keyring: Keyring) -> tuple[ValidatedRun
     """
     now = datetime.now(UTC)
     said = {
-        run_id: statement.gather([statement.path_beside(run.path) for run in copies], run_id)
+        run_id: beside.gather(
+            [beside.path_beside(run.path) for run in copies],
+            run_id=run_id,
+            known={*keyring.keys, *(run.keyid for run in copies)},
+        )
         for run_id, copies in _copies(runs).items()
     }
 
     def settled(among: Mapping[str, ValidatedRun]) -> Iterator[ValidatedRun]:
         for run in runs:
-            statements, unread = said[run.run_id]
-            standing = stand(run, statements, among=among, keyring=keyring, now=now)
-            yield replace(run, standing=replace(standing, unread=unread), made_by=_MADE_HERE)
+            told = said[run.run_id]
+            standing = stand(run, told.signed, among=among, keyring=keyring, now=now)
+            standing = replace(standing, unheard=told.unheard, unread=told.unread)
+            yield replace(run, standing=standing, made_by=_MADE_HERE)
 
     # A reproduction counts by how the other run stands, and no run stands otherwise for one.
     alone = {run_id: copies[0] for run_id, copies in _copies(settled({})).items()}
@@ -243,9 +249,9 @@ def read_tree(runs_folder: Path, keyring: Keyring, replays: Replays | None = Non
 
     Of several copies of a run one counts: one signed with a known key, else the first path. (Where
     its journal tells no key, anyone can sign it again, and must not take its publisher's place by
-    that.) Statements and commitments that are not valid, and statements that belong to no file, are
-    refused; the run beside them stays. Symbolic links are refused, not followed. A folder that is
-    not there is empty.
+    that.) Lines of statements and commitments that are not valid, and statements that belong to no
+    file, are refused; the run beside them stays. Symbolic links are refused, not followed. A folder
+    that is not there is empty.
 
     Args:
         runs_folder: where they are.
@@ -262,7 +268,7 @@ def read_tree(runs_folder: Path, keyring: Keyring, replays: Replays | None = Non
             if isinstance(document, dict) and "record_schema" in document:
                 quoted.append((path, _quoted(path, document)))
             elif commitment.is_commitment(document):
-                each, unread = _found(path, document)
+                each, unread = _found(path, document, keyring)
                 found.append(each)
                 refused += unread
             else:
@@ -272,7 +278,7 @@ def read_tree(runs_folder: Path, keyring: Keyring, replays: Replays | None = Non
     runs, lies = _promised(settle(runs, keyring), found, keyring)
     refused += lies
     refused += {path: (path, why) for run in runs for path, why in run.standing.unread}.values()
-    refused += statement.strays(runs_folder)
+    refused += beside.strays(runs_folder)
     chosen: dict[str, Path] = {}
     for run in sorted(runs, key=_precedence):
         chosen.setdefault(f"run {run.run_id}", run.path)
