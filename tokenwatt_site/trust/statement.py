@@ -27,13 +27,12 @@ from tokenwatt_site.trust.predicates import (
     Disputed,
     Kind,
     Predicate,
-    Said,
     Settled,
     Superseded,
     Withdrawn,
 )
 from tokenwatt_site.trust.registration import KeyId, moment
-from tokenwatt_site.trust.signature import decoded, envelope, fits, is_small_order, key_id
+from tokenwatt_site.trust.signature import decoded, envelope, fits, key_problems
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
@@ -166,9 +165,12 @@ def parse(line: bytes, source: str) -> Signed:
         )
     said = _valid(PREDICATES[kind], statement.predicate, source)
     (signature,) = sealed.signatures
-    _check_key(signature, said, source)
+    public_key = bytes.fromhex(said.public_key)
+    where = ("signatures.0.keyid", "predicate.public_key")
+    if problems := key_problems(signature.keyid, public_key, fields=where, source=source):
+        raise InputError(*problems)
     sig = decoded(signature.sig, field="signatures.0.sig", source=source)
-    if not fits(sig, PAYLOAD_TYPE, payload, bytes.fromhex(said.public_key)):
+    if not fits(sig, PAYLOAD_TYPE, payload, public_key):
         raise InputError(
             Problem(
                 "does not fit the statement: it was changed after signing, or signed as something"
@@ -180,29 +182,6 @@ def parse(line: bytes, source: str) -> Signed:
         )
     run_id = statement.subject[0].digest.sha256
     return Signed(kind=kind, run_id=run_id, said=said, keyid=signature.keyid, line=line)
-
-
-def _check_key(signature: _Sig, said: Said, source: str) -> None:
-    public_key = bytes.fromhex(said.public_key)
-    if (expected := key_id(public_key)) != signature.keyid:
-        raise InputError(
-            Problem(
-                "is not the id of the key in the statement",
-                file=source,
-                field="signatures.0.keyid",
-                found=signature.keyid,
-                expected=expected,
-            )
-        )
-    if is_small_order(public_key):
-        raise InputError(
-            Problem(
-                "is a key of small order, under which anyone can sign",
-                file=source,
-                field="predicate.public_key",
-                found=said.public_key,
-            )
-        )
 
 
 _M = TypeVar("_M", bound=Model)
