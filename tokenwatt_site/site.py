@@ -21,6 +21,7 @@ from tokenwatt_site.pages import (
     catalogue,
     glossary,
     history,
+    packed_catalogue,
     quoted,
     ranking,
     ranking_csv,
@@ -80,16 +81,14 @@ class Site:
         self._place(words, glossary.render())
         board = rank(configurations)
         urls = {c.id: get_relative_url(f.url, home.url) for c, f in reports}
-        known = {c.id: c for c in configurations}
-        self._add_catalogue(catalogue.catalogue(board, known, {c.id: f.url for c, f in reports}))
+        known = catalogue.catalogue(board, {c.id: c for c in configurations}, urls)
+        self._add_leaderboard(known)
         table = ranking_csv.ranking(board, urls)
         self._files.append(File.generated(self._config, ranking_csv.NAME, content=table))
         self._place(
             home,
             ranking.render(
-                board,
                 known,
-                urls,
                 [(r, get_relative_url(f.url, home.url)) for r, _, f in quotes],
                 [self._left_out(path, error) for path, error in tree.refused],
             ),
@@ -100,8 +99,9 @@ class Site:
         if method is not None and SIMULATOR in method.content_string:
             self._add_simulator()
 
-    def _add_catalogue(self, known: dict[str, JsonValue]) -> None:
-        self._add_scripts((catalogue.READER,), catalogue.DATA, catalogue.script(known))
+    def _add_leaderboard(self, known: dict[str, JsonValue]) -> None:
+        names = (packed_catalogue.READER, *ranking.SCRIPTS)
+        self._add_scripts(names, packed_catalogue.DATA, packed_catalogue.script(known))
 
     def _add_simulator(self) -> None:
         self._add_scripts(simulator.SCRIPTS, simulator.DATA, simulator.data())
