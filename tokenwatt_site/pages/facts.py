@@ -50,6 +50,7 @@ def _facts(configuration: Configuration) -> Iterator[Fact]:
     head = configuration.headline
     run, mode = head.run, head.run.spec.protocol.mode
     yield from _against(head.standing)
+    yield from _settled(head.standing)
     if run.simulated:
         yield Fact(
             "simulated",
@@ -136,6 +137,20 @@ def _against(standing: RunStanding) -> Iterator[Fact]:
         if found := standing.counting(kind):
             told = "; ".join(f"{statements.signer(t)}: {statements.says(t)}" for t in found)
             yield Fact(kind, "warn", "warn", kind.capitalize(), f"{told}.", does_not)
+
+
+def _settled(standing: RunStanding) -> Iterator[Fact]:
+    """What was disputed and is no more stays a part of the run's history."""
+    if found := standing.counting("settled"):
+        yield Fact(
+            "settled",
+            "no",
+            "check",
+            "Dispute settled" if len(found) == 1 else f"{len(found)} disputes settled",
+            "; ".join(f"{statements.signer(t)} took it back: {statements.says(t)}" for t in found)
+            + ".",
+            "That the run is right: only that who disputed it no longer does.",
+        )
 
 
 _SIGNED: Mapping[KeyState, str] = MappingProxyType(

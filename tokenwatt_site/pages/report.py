@@ -125,6 +125,7 @@ def render(configuration: Configuration, links: Links, named: Factors = NO_FACTO
         history=history.rows(configuration, links),
         history_order=history.order(configuration),
         statements=stated,
+        unheard=statements.unheard(configuration),
         struck=head.standing.retracted,
         note=spec.note,
         links=links,

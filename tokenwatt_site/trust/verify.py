@@ -78,10 +78,11 @@ from tokenwatt_site.run import (
 from tokenwatt_site.schema import validation_problems
 from tokenwatt_site.trace import parse as parse_trace
 from tokenwatt_site.trials import Evidence, read_trials
-from tokenwatt_site.trust import commitment, signature, statement
+from tokenwatt_site.trust import beside, commitment, signature
 from tokenwatt_site.trust.accuracy import check_answers, check_asked, check_under_load
 from tokenwatt_site.trust.consistency import check_journal
 from tokenwatt_site.trust.difference import expect_equal
+from tokenwatt_site.trust.folder import listing
 from tokenwatt_site.trust.instruments import check_engine, check_idle, check_power
 from tokenwatt_site.trust.keyring import Keyring, KeyState
 from tokenwatt_site.trust.plausibility import check_dates, check_epochs, check_requests
@@ -158,7 +159,7 @@ class Tree:
 def verify_run(path: Path, *, root: Path, keyring: Keyring, level: Level = "model") -> ValidatedRun:
     """Check a run file and the evidence beside it, and recompute its numbers.
 
-    A key that is not registered is no fault: the result says "unknown". Nor is a file of
+    A key that is not registered is no fault: the result says "unknown". Nor is a line of
     statements, or a commitment, that is not valid: `standing.unread` has it. Reproductions count
     only with the other run in sight, as in `settle`.
 
@@ -172,13 +173,13 @@ def verify_run(path: Path, *, root: Path, keyring: Keyring, level: Level = "mode
         VerificationError: with the number of the first check that failed.
     """
     (run,) = settle([_verified(path, _document(path, root), keyring, level=level)], keyring)
-    beside = commitment.path_beside(path)
-    if not os.path.lexists(beside):
+    promise = commitment.path_beside(path)
+    if not os.path.lexists(promise):
         return _promised([run], [], keyring)[0][0]
     try:
-        found, unread = _found(beside, _document(beside, root))
+        found, unread = _found(promise, _document(promise, root), keyring)
     except TokenwattError as error:
-        return _unread(run, (beside, error))
+        return _unread(run, (promise, error))
     (run,), lies = _promised([run], [found], keyring)
     return _unread(run, *unread, *lies)
 
@@ -190,13 +191,14 @@ def _unread(run: ValidatedRun, *files: tuple[Path, TokenwattError]) -> Validated
 
 
 def _found(
-    path: Path, document: JsonValue
+    path: Path, document: JsonValue, keyring: Keyring
 ) -> tuple[Found, tuple[tuple[Path, TokenwattError], ...]]:
-    """Return a commitment with what is stated about it, and the files that are not valid."""
+    """Return a commitment with what is stated about it, and the files with what is not valid."""
     committed = commitment.parse(canonical_bytes(document), str(path))
     refuse_private(committed.commitment.opening, "opening", file=str(path))
-    said, unread = statement.gather([statement.path_beside(path)], committed.digest)
-    return Found(path, committed, said), unread
+    known = {*keyring.keys, committed.keyid}
+    said = beside.gather([beside.path_beside(path)], run_id=committed.digest, known=known)
+    return Found(path, committed, said.signed), said.unread
 
 
 def _promised(
@@ -214,15 +216,20 @@ def settle(runs: Sequence[ValidatedRun], keyring: Keyring) -> tuple[ValidatedRun
     """
     now = datetime.now(UTC)
     said = {
-        run_id: statement.gather([statement.path_beside(run.path) for run in copies], run_id)
+        run_id: beside.gather(
+            [beside.path_beside(run.path) for run in copies],
+            run_id=run_id,
+            known={*keyring.keys, *(run.keyid for run in copies)},
+        )
         for run_id, copies in _copies(runs).items()
     }
 
     def settled(among: Mapping[str, ValidatedRun]) -> Iterator[ValidatedRun]:
         for run in runs:
-            statements, unread = said[run.run_id]
-            standing = stand(run, statements, among=among, keyring=keyring, now=now)
-            yield replace(run, standing=replace(standing, unread=unread), made_by=_MADE_HERE)
+            told = said[run.run_id]
+            standing = stand(run, told.signed, among=among, keyring=keyring, now=now)
+            standing = replace(standing, unheard=told.unheard, unread=told.unread)
+            yield replace(run, standing=standing, made_by=_MADE_HERE)
 
     # A reproduction counts by how the other run stands, and no run stands otherwise for one.
     alone = {run_id: copies[0] for run_id, copies in _copies(settled({})).items()}
@@ -243,9 +250,9 @@ def read_tree(runs_folder: Path, keyring: Keyring, replays: Replays | None = Non
 
     Of several copies of a run one counts: one signed with a known key, else the first path. (Where
     its journal tells no key, anyone can sign it again, and must not take its publisher's place by
-    that.) Statements and commitments that are not valid, and statements that belong to no file, are
-    refused; the run beside them stays. Symbolic links are refused, not followed. A folder that is
-    not there is empty.
+    that.) Lines of statements and commitments that are not valid, and statements that belong to no
+    file, are refused; the run beside them stays. Symbolic links are refused, not followed. A folder
+    that is not there is empty.
 
     Args:
         runs_folder: where they are.
@@ -256,13 +263,14 @@ def read_tree(runs_folder: Path, keyring: Keyring, replays: Replays | None = Non
     quoted: list[tuple[Path, ClaimsOnlyRecord]] = []
     found: list[Found] = []
     refused: list[tuple[Path, TokenwattError]] = []
-    for path in _candidates(runs_folder):
+    listed = listing(runs_folder)
+    for path in listed.documents:
         try:
             document = _document(path, runs_folder)
             if isinstance(document, dict) and "record_schema" in document:
                 quoted.append((path, _quoted(path, document)))
             elif commitment.is_commitment(document):
-                each, unread = _found(path, document)
+                each, unread = _found(path, document, keyring)
                 found.append(each)
                 refused += unread
             else:
@@ -272,7 +280,11 @@ def read_tree(runs_folder: Path, keyring: Keyring, replays: Replays | None = Non
     runs, lies = _promised(settle(runs, keyring), found, keyring)
     refused += lies
     refused += {path: (path, why) for run in runs for path, why in run.standing.unread}.values()
-    refused += statement.strays(runs_folder)
+    refused += listed.refused
+    subjects = [*(run.path for run in runs), *(each.path for each in found)]
+    refused += beside.strays(listed.statements, subjects)
+    quoted, contested = _uncontested(quoted)
+    refused += contested
     chosen: dict[str, Path] = {}
     for run in sorted(runs, key=_precedence):
         chosen.setdefault(f"run {run.run_id}", run.path)
@@ -293,6 +305,33 @@ def read_tree(runs_folder: Path, keyring: Keyring, replays: Replays | None = Non
     )
 
 
+def _uncontested(
+    quoted: Sequence[tuple[Path, ClaimsOnlyRecord]],
+) -> tuple[list[tuple[Path, ClaimsOnlyRecord]], list[tuple[Path, InputError]]]:
+    """Part from the records those that tell different things under one id; nobody is right."""
+    told: dict[str, list[tuple[Path, ClaimsOnlyRecord]]] = {}
+    for path, record in quoted:
+        told.setdefault(record.id, []).append((path, record))
+    refused = [
+        (
+            path,
+            InputError(
+                Problem(
+                    "is also the id of another record",
+                    file=str(path),
+                    field="id",
+                    found=name,
+                    expected="its own",
+                )
+            ),
+        )
+        for name, each in told.items()
+        if any(record != each[0][1] for _, record in each)
+        for path, _ in each
+    ]
+    return [item for item in quoted if item[0] not in dict(refused)], refused
+
+
 def _precedence(run: ValidatedRun) -> tuple[bool, Path]:
     return not run.standing.key.trusted, run.path
 
@@ -302,15 +341,6 @@ def _copies(runs: Iterable[ValidatedRun]) -> dict[str, list[ValidatedRun]]:
     for run in sorted(runs, key=_precedence):
         found.setdefault(run.run_id, []).append(run)
     return found
-
-
-def _candidates(folder: Path) -> list[Path]:
-    found: list[Path] = []
-    for where, folders, files in os.walk(folder, followlinks=False):
-        # A link to a folder is named, so that it is refused in the open and not passed over.
-        found += [Path(where, name) for name in folders if Path(where, name).is_symlink()]
-        found += [Path(where, name) for name in files if name.endswith(".json")]
-    return sorted(found)
 
 
 def _quoted(path: Path, document: JsonValue) -> ClaimsOnlyRecord:
