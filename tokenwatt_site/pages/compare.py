@@ -24,6 +24,8 @@ SCRIPTS = ("compare-core.js", "compare-view.js", "compare.js")
 """Scripts of the assets that the page needs, in this order, after DATA."""
 
 DATA = "compare-data.js"
+DETAILS = "details"
+"""The folder of the site with a script for each result."""
 
 MOST_SIDES = 6
 
@@ -32,6 +34,7 @@ Parts: TypeAlias = list[list[str]]
 """Words and how they are set: "", "b" or "code"."""
 
 TITLE = "Compare"
+_PAGE = "compare.html"
 
 FIELD_WORDS: Mapping[str, str] = {
     "accelerator.model": "Accelerator",
@@ -540,7 +543,7 @@ def _cite(details: Sequence[Detail], found: Compared) -> Iterator[Block]:
 def address(details: Sequence[Detail]) -> str:
     """Return where the page compares these, relative to the site."""
     sides = "&".join(f"{letter(i).lower()}={d['id']}" for i, d in enumerate(details))
-    return f"compare.html#{sides}"
+    return f"{_PAGE}#{sides}"
 
 
 # ---------- pages
@@ -579,7 +582,7 @@ def render(
         blocks=found,
         urls=urls,
         glossary=glossary,
-        live=live,
+        live=live and f"{live}{address(details).removeprefix(_PAGE)}",
     )
     summary = next(b for b in found if b.get("class") == "tw-summary")
     description = "".join(words for words, _ in summary["parts"])

@@ -140,13 +140,17 @@ def quoted(record: ClaimsOnlyRecord) -> dict[str, JsonValue]:
     }
 
 
-def script(value: JsonValue) -> str:
+def script(value: JsonValue, url: str) -> str:
     """Return the script that hands a detail to the page that asked for it.
 
     Definitions are left out: the glossary has them once.
+
+    Args:
+        value: a detail, or a quoted one.
+        url: its page, from the root of the site.
     """
     metrics = [{k: v for k, v in m.items() if k != "definition"} for m in value["metrics"]]
-    return f"{FUNCTION}({data(value | {'metrics': metrics})});\n"
+    return f"{FUNCTION}({data(value | {'metrics': metrics, 'url': url})});\n"
 
 
 def data(value: JsonValue) -> str:
