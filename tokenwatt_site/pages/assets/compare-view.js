@@ -245,8 +245,8 @@
     return [
       cell([[row.label, ""]], "", small, { key: row.key, verdict: found }),
       cell([], "tw-wide-cell", "", { verdict: found }),
-      cell([], "tw-ratio", "", { bar: bar(row.ratio, row.word, scale) }),
-      cell([[shown(row.ratio.value, 3), "b"]], "n", sure)
+      cell([[shown(row.ratio.value, 3), "b"]], "n", sure),
+      cell([], "tw-ratio", "", { bar: bar(row.ratio, row.word, scale) })
     ].concat(values);
   }
 
@@ -275,7 +275,7 @@
       caption: name + " divided by A" + (a.quoted ? ", A as published and not recomputed" : "") + ". " + how(pair.rows),
       heads: [
         head("Metric"), head("Verdict on " + name, "tw-wide-cell"),
-        head("Smaller than A, or larger", "tw-ratio", axis(scale)), head("Ratio " + name + " / A, interval", "n"),
+        head("Ratio " + name + " / A, interval", "n"), head("Smaller than A, or larger", "tw-ratio", axis(scale)),
         head("A", "n"), head(name, "n")
       ],
       groups: groups.map(function (each) {

@@ -234,18 +234,20 @@
   }
 
   function adding() {
-    var name = letter(sides.length), found = options(), select = make("select", { id: "compare-options" }, found.groups);
+    var name = letter(sides.length), found = options(), select = make("select", { id: "compare-options" });
+    function offered(now) { select.replaceChildren.apply(select, [make("option", { value: "" }, ["Choose one"])].concat(now.groups)); }
     var search = make("input", { type: "search", id: "compare-filter", autocomplete: "off" });
     search.value = filter;
     var left = make("p", { class: "tw-small", role: "status" });
     function tell(now) {
       left.textContent = now.count === 0 ? "None fits." : now.left ? now.left + " more; type to narrow them." : "";
     }
+    offered(found);
     tell(found);
     search.addEventListener("input", function () {
       filter = search.value;
       var now = options();
-      select.replaceChildren.apply(select, now.groups);
+      offered(now);
       tell(now);
     });
     var add = button(sides.length ? "Compare with it" : "Take as the baseline", function () {
