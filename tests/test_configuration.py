@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.runs import (
+    MODES,
     RunBuilder,
     a_key,
     answers_of,
@@ -115,6 +116,59 @@ def test_the_first_publisher_leads_though_another_has_a_newer_run(tmp_path: Path
 def test_a_backdated_run_with_an_unknown_key_does_not_lead(tmp_path: Path) -> None:
     builders = [RunBuilder(day=1, key=a_key(9)), RunBuilder(day=2, key=a_key(1))]
     assert names(one(made(tmp_path, *builders, known=(1,)))) == ["1", "0"]
+
+
+def full(day: int, key: int, mode: str = "full") -> RunBuilder:
+    """Return a run that may rank, if its key is known and its mode is full."""
+    spec = gated_spec(
+        role="baseline",
+        setup__accelerator__memory_gib=64,
+        setup__accelerator__rated_bandwidth_gb_s=100.0,
+        setup__accelerator__power_limit_w=65.0,
+        **{f"protocol__{name}": value for name, value in MODES[mode].items()},
+    )
+    return RunBuilder(
+        spec,
+        simulated=False,
+        long_run=mode == "full",
+        day=day,
+        key=a_key(key),
+        accuracy=answers_of(spec, [True] * 20),
+    )
+
+
+def test_a_quick_run_of_before_keeps_no_place_from_a_run_that_may_rank(tmp_path: Path) -> None:
+    configuration = one(made(tmp_path, full(1, 1, "quick"), full(2, 2), known=(1, 2)))
+    assert names(configuration)[0] == "1"
+    assert configuration.exclusions == ()
+
+
+def test_a_disputed_run_of_before_keeps_no_place_from_a_run_that_may_rank(tmp_path: Path) -> None:
+    runs = made(tmp_path, full(1, 1), full(2, 2), known=(1, 2))
+    assert names(one(runs))[0] == "0"
+    state(runs[0].path, "disputed", a_key(2))
+    settled = settle(runs, Keyring.load(tmp_path / "keys"))
+    assert names(one(list(settled)))[0] == "1"
+
+
+def test_a_publisher_s_older_run_does_not_rank_for_the_newer_one_that_may_not(
+    tmp_path: Path,
+) -> None:
+    runs = made(tmp_path, full(1, 1), full(2, 1), full(3, 2), known=(1, 2))
+    state(runs[1].path, "disputed", a_key(2))
+    settled = list(settle(runs, Keyring.load(tmp_path / "keys")))
+    assert names(one(settled))[0] == "2"
+    alone = one(settled[:2])
+    assert names(alone)[0] == "1"
+    assert [why.code for why in alone.exclusions] == ["disputed"]
+
+
+def test_who_was_witnessed_first_leads_whatever_the_dates_say(tmp_path: Path) -> None:
+    runs = made(tmp_path, full(1, 1), full(2, 2), full(3, 3), known=(1, 2, 3, 4))
+    state(runs[2].path, "countersigned", a_key(4), made="2026-02-01T10:00:00Z")
+    state(runs[1].path, "countersigned", a_key(4), made="2026-02-02T10:00:00Z")
+    settled = settle(runs, Keyring.load(tmp_path / "keys"))
+    assert names(one(list(settled)))[0] == "2"
 
 
 def test_an_interrupted_run_leads_only_where_there_is_no_complete_one(tmp_path: Path) -> None:

@@ -22,7 +22,6 @@ from tests.support.runs import (
 )
 from tests.support.statements import state
 from tokenwatt_site.configuration import Configuration, group
-from tokenwatt_site.eligibility import reasons
 from tokenwatt_site.trust.keyring import Keyring
 from tokenwatt_site.trust.predicates import Kind
 from tokenwatt_site.trust.registration import register, with_revocation
@@ -44,11 +43,11 @@ def configuration(
 
 
 def codes(subject: Configuration) -> list[str]:
-    return [exclusion.code for exclusion in reasons(subject)]
+    return [exclusion.code for exclusion in subject.exclusions]
 
 
 def text(subject: Configuration, code: str) -> str:
-    return next(exclusion.text for exclusion in reasons(subject) if exclusion.code == code)
+    return next(exclusion.text for exclusion in subject.exclusions if exclusion.code == code)
 
 
 def test_a_simulated_demo_by_an_unknown_key_has_every_reason_that_applies(tmp_path: Path) -> None:
@@ -311,10 +310,3 @@ def test_a_reference_that_was_taken_back_or_is_disputed_is_none(
     keyring = keyring_of(tmp_path / "keys", a_key())
     (fallen,) = settle([reference], keyring)
     assert words in text(of(run, fallen), "accuracy")
-
-
-def test_only_the_headline_decides(tmp_path: Path) -> None:
-    subject = configuration(tmp_path / "a", RunBuilder())
-    other = configuration(tmp_path / "b", RunBuilder(status="interrupted"))
-    together = replace(subject, runs=(*subject.runs, *other.runs))
-    assert reasons(together) == reasons(subject)

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.runs import RunBuilder, ToyEngine, small_spec
-from tokenwatt_site import leaderboard
 from tokenwatt_site.configuration import Configuration, group
 from tokenwatt_site.eligibility import Exclusion
 from tokenwatt_site.leaderboard import COLUMNS, Row, rank
@@ -28,6 +27,7 @@ def stub(
     value: float | None,
     interval: Interval = None,
     key: str = "long_run_goodput",
+    excluded: tuple[Exclusion, ...] = (),
     **setup_changes: Any,
 ) -> Configuration:
     """Return what the leaderboard reads of a configuration, with any goodput of this key."""
@@ -45,6 +45,7 @@ def stub(
             id=f"{name.lower()}-id",
             title=name,
             simulated=False,
+            exclusions=excluded,
             setup=small_spec(**setup_changes).setup,
             claims=SimpleNamespace(metric=metric),
         ),
@@ -56,16 +57,9 @@ def rows(configurations: list[Configuration]) -> dict[str, Row]:
     return {row.title: row for row in section.rows}
 
 
-@pytest.fixture
-def all_eligible(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leaderboard, "reasons", lambda _: ())
-
-
 def ranges(intervals: list[Interval]) -> list[tuple[int, int]]:
-    """Rank configurations with these intervals, all eligible."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(leaderboard, "reasons", lambda _: ())
-        found = rows([stub(f"C{i}", 1.0, interval) for i, interval in enumerate(intervals)])
+    """Rank configurations with these intervals."""
+    found = rows([stub(f"C{i}", 1.0, interval) for i, interval in enumerate(intervals)])
     ranks = [found[f"C{i}"].rank for i in range(len(intervals))]
     return [(r.best, r.worst) for r in ranks if r is not None]
 
@@ -106,7 +100,6 @@ def test_a_missing_interval_cannot_be_separated() -> None:
     assert ranges([(98, 102), None, (1, 2)]) == [(1, 2), (1, 3), (2, 3)]
 
 
-@pytest.mark.usefixtures("all_eligible")
 def test_an_equal_best_rank_is_a_tie_ordered_by_name() -> None:
     found = rows(
         [stub("zeta", 100, (98, 102)), stub("Alpha", 97, (95, 99)), stub("mid", 50, (49, 51))]
@@ -116,20 +109,15 @@ def test_an_equal_best_rank_is_a_tie_ordered_by_name() -> None:
     assert [r.tied for r in ranks if r is not None] == [True, True, False]
 
 
-def test_every_row_is_listed_ranked_ones_first_and_those_without_goodput_last(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_every_row_is_listed_ranked_ones_first_and_those_without_goodput_last() -> None:
     excluded = (Exclusion("mode", "demo mode"),)
-    monkeypatch.setattr(
-        leaderboard, "reasons", lambda c: () if c.title.startswith("ranked") else excluded
-    )
     found = rows(
         [
-            stub("none b", None),
-            stub("slow", 10),
+            stub("none b", None, excluded=excluded),
+            stub("slow", 10, excluded=excluded),
             stub("ranked 2", 50, (49, 51)),
-            stub("none a", None),
-            stub("fast", 1000),
+            stub("none a", None, excluded=excluded),
+            stub("fast", 1000, excluded=excluded),
             stub("ranked 1", 99, (98, 100)),
         ]
     )
@@ -138,25 +126,22 @@ def test_every_row_is_listed_ranked_ones_first_and_those_without_goodput_last(
     assert [bool(row.excluded) for row in found.values()] == [False, False, True, True, True, True]
 
 
-def test_unranked_rows_that_were_only_measured_stand_below_corrected_ones(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(leaderboard, "reasons", lambda _: (Exclusion("mode", "quick mode"),))
+def test_unranked_rows_that_were_only_measured_stand_below_corrected_ones() -> None:
+    quick = (Exclusion("mode", "quick mode"),)
     found = rows(
         [
-            stub("none", None),
-            stub("measured low", 500, key="goodput"),
-            stub("measured", 9000, key="goodput"),
-            stub("corrected", 10),
+            stub("none", None, excluded=quick),
+            stub("measured low", 500, key="goodput", excluded=quick),
+            stub("measured", 9000, key="goodput", excluded=quick),
+            stub("corrected", 10, excluded=quick),
         ]
     )
     assert list(found) == ["corrected", "measured", "measured low", "none"]
 
 
-def test_a_row_that_may_not_rank_moves_no_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_that_may_not_rank_moves_no_rank() -> None:
     excluded = (Exclusion("key", "unknown"),)
-    monkeypatch.setattr(leaderboard, "reasons", lambda c: excluded if c.title == "best" else ())
-    found = rows([stub("best", 1000, (999, 1001)), stub("other", 10, (9, 11))])
+    found = rows([stub("best", 1000, (999, 1001), excluded=excluded), stub("other", 10, (9, 11))])
     ranks = [row.rank for row in found.values()]
     assert ranks[0] is not None
     assert (ranks[0].best, ranks[0].worst, ranks[1]) == (1, 1, None)
@@ -176,7 +161,6 @@ def test_a_row_that_may_not_rank_moves_no_rank(monkeypatch: pytest.MonkeyPatch) 
     ],
     ids=["workload", "hash", "quantile", "limit", "power scope", "CPU class"],
 )
-@pytest.mark.usefixtures("all_eligible")
 def test_what_answers_another_question_stands_in_another_section(changes: dict[str, Any]) -> None:
     sections = rank([stub("a", 2, (1, 3)), stub("b", 8, (7, 9), **changes)]).sections
     assert len(sections) == 2
@@ -186,7 +170,6 @@ def test_what_answers_another_question_stands_in_another_section(changes: dict[s
         assert section.rows[0].rank.worst == 1
 
 
-@pytest.mark.usefixtures("all_eligible")
 def test_what_differs_in_hardware_or_engine_shares_a_section() -> None:
     sections = rank([stub("a", 2), stub("b", 8, setup__engine__name="other")]).sections
     assert len(sections) == 1

@@ -23,7 +23,7 @@ from tokenwatt_site.commands.published import fetch_run
 from tokenwatt_site.commands.verify import verify
 from tokenwatt_site.pages.page import Page
 from tokenwatt_site.pages.policy import script_hash
-from tokenwatt_site.plugin import front_matter
+from tokenwatt_site.site import front_matter
 from tokenwatt_site.trust.commitment import commit, path_beside
 
 EVIL = '</title><script>document.body.dataset.pwned=1</script><img src=x onerror="x()">&lt;b&gt;'
@@ -138,7 +138,7 @@ def test_f28_a_script_that_nobody_wrote_fails_the_build_and_gets_no_digest(
 ) -> None:
     runs = make_project(tmp_path)
     RunBuilder(spec=small_spec(title="<script>stolen()</script>")).write(runs / "one")
-    monkeypatch.setattr("tokenwatt_site.plugin.front_matter", unescaped)
+    monkeypatch.setattr("tokenwatt_site.site.front_matter", unescaped)
     told = refusal(tmp_path, caplog)
     assert "reports/" in told
     assert "a script is in this page that neither the theme nor its prose has" in told
@@ -260,7 +260,7 @@ def test_statements_that_are_not_valid_stop_the_build_and_their_run_does_not(
     beside = state(RunBuilder().write(runs), "disputed", a_key(2))
     beside.write_bytes(beside.read_bytes()[:-9])
     told = refusal(tmp_path, caplog)
-    assert "run.att.jsonl: the last line is cut" in told
+    assert "run.att.jsonl:1: is no statement, or was cut" in told
     assert "1 file under" in told
 
 
@@ -274,7 +274,7 @@ def test_drop_publishes_a_run_without_statements_that_are_not_valid(tmp_path: Pa
     assert "<li>run.att.jsonl<span>" in home
     assert not list(site.rglob("*.att.jsonl"))
     report = next((site / "reports").glob("*.html")).read_text(encoding="utf-8")
-    assert "1 file of statements or commitments beside this run failed verification" in report
+    assert "What failed verification in 1 file of statements" in report
 
 
 def test_drop_publishes_the_rest_and_lists_what_was_left_out(tmp_path: Path) -> None:

@@ -383,7 +383,7 @@ def verify(
         for line in verify_command.stated(checked):
             typer.echo(f"  {line}")
         for beside, why in checked.standing.unread:
-            _tell(f"{beside}: NOT VERIFIED, what it states is left out")
+            _tell(f"{beside}: NOT VERIFIED, and what is wrong in it is left out")
             _tell(str(why))
             failed = failed or why
     if failed is not None:
@@ -397,7 +397,7 @@ def attest(
     kind: Annotated[attest_command.Attestable, typer.Argument(help="What you state.")],
     run: Annotated[Path, typer.Argument(help="The run file with its evidence, or a commitment.")],
     reason: Annotated[
-        str | None, typer.Option(help="Why it is disputed, withdrawn or superseded.")
+        str | None, typer.Option(help="Why it is disputed, settled, withdrawn or superseded.")
     ] = None,
     by: Annotated[
         str | None, typer.Option(help="The run that supersedes it: its file or id.")

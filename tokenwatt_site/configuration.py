@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
+from tokenwatt_site.eligibility import Exclusion, reasons
 from tokenwatt_site.run import Claims
 from tokenwatt_site.spec import Mode, Setup
+from tokenwatt_site.trust.registration import moment
 from tokenwatt_site.trust.verify import ValidatedRun
 
 MAX_ID_LENGTH = 64
@@ -18,11 +21,16 @@ _MODE_RANK: dict[Mode, int] = {"demo": 0, "quick": 1, "full": 2}
 class Configuration:
     """All runs with one setup. `headline` is what the page leads with; `runs` starts with it.
 
-    The headline is the newest complete run of the first publisher in the highest mode that
-    publisher has. Repeats of several run files are not pooled yet. The first publisher is the key
-    whose run started first, by the runs' own clocks, with the keys that follow it; a key that is
-    trusted comes before any that is not, whose dates nobody vouches for. Interrupted runs lead only
-    where there is no complete one, and runs that were taken back only where there is no other.
+    The headline is the newest complete run of one publisher in the highest mode that publisher has.
+    Repeats of several run files are not pooled yet. Of several publishers the first one leads whose
+    headline may rank; where none may, the first of all. First is who has the run that others
+    witnessed first; where none did, who started first by the run's own clock. Runs that may rank
+    decide that before all others, so that no quick or failed run keeps a place for later. A key
+    that is trusted, with the keys that follow it, comes before any that is not, whose dates nobody
+    vouches for. Interrupted runs lead only where there is no complete one, and runs that were taken
+    back only where there is no other.
+
+    `exclusions` says why the headline may not rank.
 
     Simulated and measured runs of one setup are two configurations: `simulated` and the id say so.
 
@@ -36,6 +44,7 @@ class Configuration:
     headline: ValidatedRun
     runs: tuple[ValidatedRun, ...]
     reference: ValidatedRun | None
+    exclusions: tuple[Exclusion, ...]
 
     @property
     def claims(self) -> Claims:
@@ -68,16 +77,17 @@ def _configuration(
     page: str, runs: Sequence[ValidatedRun], by_id: Mapping[str, ValidatedRun]
 ) -> Configuration:
     standing = [r for r in runs if not r.standing.retracted] or runs
-    leading = _first_publisher([r for r in standing if r.run.status == "complete"] or standing)
-    headline = max(leading, key=_importance)
+    headline = _headline([r for r in standing if r.run.status == "complete"] or standing, by_id)
     others = sorted((r for r in runs if r is not headline), key=_importance, reverse=True)
+    reference = _reference(headline, by_id)
     return Configuration(
         id=page,
         setup=headline.run.spec.setup,
         title=headline.run.spec.title,
         headline=headline,
         runs=(headline, *others),
-        reference=_reference(headline, by_id),
+        reference=reference,
+        exclusions=reasons(headline, reference),
     )
 
 
@@ -94,11 +104,23 @@ def _digest(run: ValidatedRun, role: str) -> str | None:
     return next((entry.sha256 for entry in run.run.evidence if entry.role == role), None)
 
 
-def _first_publisher(runs: Sequence[ValidatedRun]) -> list[ValidatedRun]:
+def _headline(runs: Sequence[ValidatedRun], by_id: Mapping[str, ValidatedRun]) -> ValidatedRun:
     known = [r for r in runs if r.standing.key.trusted] or runs
-    first = min(known, key=lambda r: (r.run.conditions.started, r.run_id))
+    may_rank = {r.run_id for r in known if not reasons(r, _reference(r, by_id))}
+    known = sorted(known, key=lambda r: (r.run_id not in may_rank, _first_seen(r), r.run_id))
     # Not the keys before it: anybody may say that another's key follows their own.
-    return [r for r in known if r.keyid in first.standing.chain]
+    headlines = [
+        max((r for r in known if r.keyid in chain), key=_importance)
+        for chain in dict.fromkeys(r.standing.chain for r in known)
+    ]
+    return next((r for r in headlines if r.run_id in may_rank), headlines[0])
+
+
+def _first_seen(run: ValidatedRun) -> tuple[bool, datetime]:
+    """Return when others saw the run; without them, and after it, when it says that it started."""
+    if (witness := run.standing.witness) is not None:
+        return False, witness.signed.made
+    return True, moment(run.run.conditions.started)
 
 
 def _importance(run: ValidatedRun) -> tuple[int, str, str]:

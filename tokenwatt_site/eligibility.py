@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from tokenwatt_site.claims.caveats import not_recorded
-from tokenwatt_site.configuration import Configuration
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.run import GateClaim, LongRunClaim
 from tokenwatt_site.trust.standing import RunStanding
@@ -34,44 +33,48 @@ MIN_LAUNCHES = 3
 
 @dataclass(frozen=True, slots=True)
 class Exclusion:
-    """Why a configuration does not rank: a word to count by, and a sentence for the reader."""
+    """Why a run does not rank: a word to count by, and a sentence for the reader."""
 
     code: Code
     text: str
 
 
-def reasons(configuration: Configuration) -> tuple[Exclusion, ...]:
-    """Return why `configuration` may not rank, the gravest first; empty means that it may.
+def reasons(run: ValidatedRun, reference: ValidatedRun | None) -> tuple[Exclusion, ...]:
+    """Return why a run may not rank, the gravest first; empty means that it may.
 
     That the numbers were recomputed needs no rule: a ValidatedRun's always are.
+
+    Args:
+        run: what would rank.
+        reference: the run whose answers its own were compared with; None: it is not here.
     """
-    return tuple(Exclusion(code, text) for code, text in _all(configuration))
+    return tuple(Exclusion(code, text) for code, text in _all(run, reference))
 
 
-def _all(configuration: Configuration) -> Iterator[tuple[Code, str]]:
-    headline, claims = configuration.headline, configuration.claims
-    yield from _stated(headline.standing)
-    if configuration.simulated:
+def _all(run: ValidatedRun, reference: ValidatedRun | None) -> Iterator[tuple[Code, str]]:
+    claims = run.claims
+    yield from _stated(run.standing)
+    if run.run.simulated:
         yield "simulated", "the engine was simulated: nothing was measured"
-    if headline.run.status != "complete":
+    if run.run.status != "complete":
         yield "interrupted", "the run was interrupted"
-    mode = headline.run.spec.protocol.mode
+    mode = run.run.spec.protocol.mode
     if mode != "full":
         yield "mode", f"{mode} mode; only full mode ranks"
-    if not headline.standing.key.trusted:
-        yield "key", f"the signing key {headline.keyid} {headline.standing.key.text}"
+    if not run.standing.key.trusted:
+        yield "key", f"the signing key {run.keyid} {run.standing.key.text}"
     for outcome in claims.outcomes:
         if outcome.level == "INVALID":
             yield "physics", f"{METRICS[outcome.key].label} is INVALID: {outcome.text}"
     if not claims.slo_met:
         yield "slo", "the SLO was not met at any rate in every repeat"
-    yield from _accuracy(configuration)
+    yield from _accuracy(claims.gate, reference)
     launches = sum(repeat.boundary_urps is not None for repeat in claims.repeats)
     if launches < MIN_LAUNCHES:
         found = f"{launches} launch{'es' if launches != 1 else ''}"
         yield "launches", f"a boundary from {found}; {MIN_LAUNCHES} are needed"
     yield from _long_run(claims.long_run)
-    if fields := not_recorded(configuration.setup.to_json()):
+    if fields := not_recorded(run.run.spec.setup.to_json()):
         yield "setup", f"not recorded: {', '.join(fields)}"
 
 
@@ -91,10 +94,9 @@ def _long_run(claim: LongRunClaim) -> Iterator[tuple[Code, str]]:
         yield "long-run", f"the correction to the long run is refused: {claim.text}"
 
 
-def _accuracy(configuration: Configuration) -> Iterator[tuple[Code, str]]:
-    gate = configuration.claims.gate
+def _accuracy(gate: GateClaim, reference: ValidatedRun | None) -> Iterator[tuple[Code, str]]:
     if gate.outcome == "passed":
-        if why := _why_no_reference(gate, configuration.reference):
+        if why := _why_no_reference(gate, reference):
             yield "accuracy", why
     elif gate.outcome != "reference":
         yield "accuracy", gate.text

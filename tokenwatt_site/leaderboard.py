@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tokenwatt_site.configuration import Configuration
-from tokenwatt_site.eligibility import Exclusion, reasons
+from tokenwatt_site.eligibility import Exclusion
 from tokenwatt_site.statistics import rank_ranges
 
 COLUMNS = (
@@ -100,7 +100,7 @@ def rank(configurations: Iterable[Configuration]) -> Leaderboard:
 
 
 def _rows(configurations: Sequence[Configuration]) -> tuple[Row, ...]:
-    excluded = [reasons(configuration) for configuration in configurations]
+    excluded = [configuration.exclusions for configuration in configurations]
     cells = [tuple(_cell(c, key) for key in COLUMNS) for c in configurations]
     eligible = [i for i, why in enumerate(excluded) if not why]
     ranks = dict(zip(eligible, _ranks([cells[i][0] for i in eligible]), strict=True))

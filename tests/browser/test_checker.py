@@ -60,7 +60,7 @@ from tokenwatt_site.evidence.records import Status
 from tokenwatt_site.evidence.store import store
 from tokenwatt_site.journal import GENESIS, Entry
 from tokenwatt_site.lengths import Fixed, Lognormal
-from tokenwatt_site.run import Claims, MetricClaim, signed_bytes
+from tokenwatt_site.run import PAYLOAD_TYPE, Claims, MetricClaim, signed_bytes
 from tokenwatt_site.trust.keyring import Keyring
 from tokenwatt_site.trust.signature import key_id, pae
 from tokenwatt_site.trust.verify import verify_run
@@ -343,6 +343,16 @@ def test_f23_a_signed_document_of_the_wrong_shape_fails(
 
 
 # --- the signature
+
+
+def test_a_run_that_another_signed_again_fails(page: Page, pristine: Path) -> None:
+    again = signed_again(
+        pristine, lambda body: told(raw(a_key(2)), a_key(2).sign(pae(PAYLOAD_TYPE, body)))
+    )
+    found = failed_at(checked(page, again))
+    assert found is not None
+    assert found[0] == failing_check(again) == 7
+    assert "keyid" in found[1]
 
 
 def signed_again(path: Path, sign: Callable[[bytes], dict[str, str]]) -> Path:

@@ -8,12 +8,14 @@ from typer.testing import CliRunner
 from tests.measure.test_session import Lab, interrupt, lab  # noqa: F401  # a fixture
 from tests.support.runs import small_spec_dict
 from tokenwatt_site import cli
+from tokenwatt_site.commands import keys
 from tokenwatt_site.commands.committing import publisher_nonce
 from tokenwatt_site.commands.verify import verify
 from tokenwatt_site.errors import UsageError
 from tokenwatt_site.measure import searching, session
 from tokenwatt_site.prompts import trial_key
 from tokenwatt_site.trust.commitment import check_belongs, parse
+from tokenwatt_site.trust.keyring import own_id, own_key
 
 runner = CliRunner()
 GIVEN = "ab" * 32
@@ -202,3 +204,39 @@ def test_verify_says_what_a_commitment_is_of(here, lab):  # noqa: F811
     assert "f.json: verified, a commitment to a run of toy-135m-cpu-toy-" in done.stdout
     (here / "f.json").write_bytes((here / "f.json").read_bytes().replace(b"vnd.tokenwatt", b"vnd"))
     assert call("verify", "f.json").exit_code == 6
+
+
+def test_a_measurement_that_goes_on_after_a_rotation_is_signed_with_the_key_it_began_under(
+    here,
+    lab,  # noqa: F811
+):
+    began = own_id(own_key(here / "keys"))
+    keys.add("Lab", folder=here / "registered")
+    lab.before_trial = interrupt(2)
+    assert measure("--commit-to", "f.json").exit_code == 130
+    keys.rotate(here / "registered")
+    (folder,) = (here / ".tokenwatt").iterdir()
+    done = call("measure", "--resume", folder, "--out", "runs/a.json")
+    assert done.exit_code == 0, done.stderr
+    run = verify(here / "runs/a.json")
+    assert run.keyid == began != own_id(own_key(here / "keys"))
+    assert run.evidence.journal[0].data["keyid"] == began
+    assert run.promised.commitment is not None
+
+
+def test_a_measurement_whose_key_is_not_here_goes_on_nowhere_and_says_whose_it_is(
+    here,
+    lab,  # noqa: F811
+    monkeypatch,
+):
+    lab.before_trial = interrupt(2)
+    assert measure().exit_code == 130
+    began = own_id(own_key(here / "keys"))
+    (folder,) = (here / ".tokenwatt").iterdir()
+    before = (folder / "journal.jsonl").read_bytes()
+    monkeypatch.setenv("TOKENWATT_KEY_DIR", str(here / "other"))
+    done = call("measure", "--resume", folder)
+    assert done.exit_code == 3
+    assert began in done.stderr
+    assert "TOKENWATT_KEY_DIR" in done.stderr
+    assert (folder / "journal.jsonl").read_bytes() == before

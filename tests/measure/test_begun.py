@@ -11,7 +11,7 @@ import pytest
 
 from tests.measure.test_instruments import counting, llama_cpp
 from tests.measure.test_session import Lab, interrupt, lab, run  # noqa: F401  # a fixture
-from tests.support.runs import small_spec
+from tests.support.runs import KEYID, small_spec
 from tokenwatt_site.claims.derive import derive
 from tokenwatt_site.errors import (
     EngineError,
@@ -60,7 +60,8 @@ def package() -> ScriptedMeter:
 
 
 def measured_with(lab: Lab, folder: Path, spec: Spec, **options: Any) -> Measured:  # noqa: F811
-    return measure(spec, folder, Events(lambda _: None, lab.said.append), **options)
+    events = Events(lambda _: None, lab.said.append)
+    return measure(spec, folder, events, **{"keyid": KEYID, **options})
 
 
 def events(measured: Measured, name: str) -> list[dict[str, Any]]:

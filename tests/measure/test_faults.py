@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.runs import HELD, small_spec
+from tests.support.runs import HELD, KEYID, small_spec
 from tokenwatt_site import journal
 from tokenwatt_site.claims.derive import derive
 from tokenwatt_site.errors import EngineError
@@ -55,7 +55,7 @@ def processes_with(marker):
 
 
 def run(spec, folder, progress=lambda _: None):
-    return measure(spec, folder, Events(progress, lambda _: None))
+    return measure(spec, folder, Events(progress, lambda _: None), keyid=KEYID)
 
 
 def test_a_run_against_our_simulated_engine_is_marked_simulated(tmp_path):

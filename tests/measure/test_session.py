@@ -10,7 +10,7 @@ import pytest
 
 from tests.measure.stub_engine import StubEngine, as_json, serving
 from tests.support.clock import VirtualClock
-from tests.support.runs import HELD, ToyEngine, small_spec, spec_in_mode
+from tests.support.runs import HELD, KEYID, ToyEngine, small_spec, spec_in_mode
 from tests.support.tls import Authority, tls_before
 from tests.support.tokenizer_files import metaspace
 from tokenwatt_site import journal as journal_module
@@ -200,7 +200,8 @@ WARM = WarmUp(True, 17, (Burst(5_000_000, 2_000_000, 3_000_000),) * 3)
 
 
 def run(lab, spec, folder, **options):
-    return measure(spec, folder, Events(lambda _: None, lab.said.append), **options)
+    events = Events(lambda _: None, lab.said.append)
+    return measure(spec, folder, events, keyid=KEYID, **options)
 
 
 def test_a_session_encloses_the_boundary_and_its_evidence_can_be_derived_from(lab, tmp_path):
@@ -869,7 +870,7 @@ def test_the_key_is_in_no_file_of_a_session_over_tls_whose_engine_repeats_it(tmp
             protocol__max_rate=400.0,
         )
         with pytest.raises(EngineError) as caught:
-            measure(spec, tmp_path / "work", Events(lambda _: None, say))
+            measure(spec, tmp_path / "work", Events(lambda _: None, say), keyid=KEYID)
     files = [path.read_text("utf-8") for path in (tmp_path / "work").iterdir()]
     assert any("HTTP 401: wrong: Bearer (key)" in line for line in said)
     assert any("HTTP 401: wrong: Bearer (key)" in text for text in files)

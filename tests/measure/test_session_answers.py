@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.measure.test_session import ATTACH, Lab, lab  # noqa: F401  # a fixture
-from tests.support.runs import answers_of, small_spec
+from tests.support.runs import KEYID, answers_of, small_spec
 from tests.support.sums import added, scored, summing, sums
 from tokenwatt_site.canonical import sha256_hex
 from tokenwatt_site.claims.derive import derive
@@ -78,7 +78,7 @@ def desk(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Desk:  # noqa: F811
 
 def run(desk: Desk, spec: Spec, folder: Path, reference: Reference | None = None) -> Measured:
     events = Events(lambda _: None, desk.lab.said.append)
-    return measure(spec, folder, events, task=TASK, scorer=scored, reference=reference)
+    return measure(spec, folder, events, keyid=KEYID, task=TASK, scorer=scored, reference=reference)
 
 
 def told(measured: Measured) -> list[str]:
@@ -122,7 +122,7 @@ def test_a_spec_without_a_gate_asks_nothing_and_still_compares_under_load(
     desk: Desk, tmp_path: Path
 ) -> None:
     events = Events(lambda _: None, desk.lab.said.append)
-    measured = measure(small_spec(protocol__repeats=2), tmp_path / "work", events)
+    measured = measure(small_spec(protocol__repeats=2), tmp_path / "work", events, keyid=KEYID)
     assert desk.asked == desk.probed == []
     assert measured.evidence.accuracy is None
     assert measured.evidence.journal[0].data["reference"] is None
@@ -291,8 +291,8 @@ def test_a_task_that_is_due_and_not_given_is_refused_before_anything_begins(
 ) -> None:
     events = Events(lambda _: None, desk.lab.said.append)
     with pytest.raises(UsageError, match=r"setup\.accuracy_gate\.task: asks a task"):
-        measure(summing(TASK), tmp_path / "work", events)
+        measure(summing(TASK), tmp_path / "work", events, keyid=KEYID)
     assert desk.lab.launches == 0
     done = run(desk, summing(TASK), tmp_path / "work")
-    again = measure(summing(TASK), tmp_path / "work", events)
+    again = measure(summing(TASK), tmp_path / "work", events, keyid=KEYID)
     assert again.journal_bytes == done.journal_bytes

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tokenwatt_site.configuration import Configuration
-from tokenwatt_site.eligibility import Exclusion, reasons
+from tokenwatt_site.eligibility import Exclusion
 from tokenwatt_site.pages import facts
 
 
 def labels(configuration: Configuration) -> dict[str, str]:
-    return {f.id: f.label for f in facts.facts(configuration, reasons(configuration))}
+    return {f.id: f.label for f in facts.facts(configuration)}
 
 
 def test_f19_a_known_and_an_unknown_key_are_told_apart(
@@ -21,16 +23,20 @@ def test_a_simulated_run_says_so_first(demo: Configuration) -> None:
 
 
 def test_the_reasons_against_a_rank_are_in_the_fact(demo: Configuration) -> None:
-    fact = next(f for f in facts.facts(demo, [Exclusion("mode", "demo mode")]) if f.id == "rank")
+    barred = replace(demo, exclusions=(Exclusion("mode", "demo mode"),))
+    fact = next(f for f in facts.facts(barred) if f.id == "rank")
     assert "demo mode" in fact.does
 
 
 def test_without_a_reason_it_may_rank(full: Configuration) -> None:
-    assert next(f for f in facts.facts(full, ()) if f.id == "rank").label == "May rank"
+    assert (
+        next(f for f in facts.facts(replace(full, exclusions=())) if f.id == "rank").label
+        == "May rank"
+    )
 
 
 def test_every_fact_says_what_it_does_not_show(full: Configuration) -> None:
-    assert all(f.does and f.does_not for f in facts.facts(full, ()))
+    assert all(f.does and f.does_not for f in facts.facts(full))
 
 
 def test_the_page_counts_the_same_numbers_as_verify_prints(demo: Configuration) -> None:

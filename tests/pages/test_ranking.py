@@ -190,9 +190,8 @@ def test_the_range_of_two_measured_goodputs_stands_below_their_mark(quick: Confi
 
 
 def test_what_ranks_is_the_long_run_with_the_measured_one_beside_it_unmarked(
-    full: Configuration, monkeypatch: pytest.MonkeyPatch
+    full: Configuration,
 ) -> None:
-    monkeypatch.setattr("tokenwatt_site.leaderboard.reasons", lambda _: ())
     corrected = MetricClaim(
         key="long_run_goodput",
         label="Long-run SLO goodput",
@@ -201,7 +200,8 @@ def test_what_ranks_is_the_long_run_with_the_measured_one_beside_it_unmarked(
         low=4830.0,
         high=4890.0,
     )
-    html = render(told(full, metrics=with_metrics(full.claims, corrected)))
+    ranking = replace(full, exclusions=())
+    html = render(told(ranking, metrics=with_metrics(full.claims, corrected)))
     assert "1 ranked, 0 listed unranked" in html
     assert '<td class="n tw-v" data-value="4860.0">4,860' in html
     assert '<td class="n" data-value="4830.0">4,830 to 4,890</td>' in html
@@ -244,12 +244,9 @@ def test_an_empty_site_says_how_to_begin() -> None:
     assert "tokenwatt-site demo" in render()
 
 
-def test_h8_ranks_are_ranges_and_ties_have_no_line_between(
-    full: Configuration, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tokenwatt_site.leaderboard.reasons", lambda _: ())
-    twin = replace(full, id=f"{full.id}-twin", title="Twin")
-    html = render(full, twin)
+def test_h8_ranks_are_ranges_and_ties_have_no_line_between(full: Configuration) -> None:
+    ranking = replace(full, exclusions=())
+    html = render(ranking, replace(ranking, id=f"{full.id}-twin", title="Twin"))
     assert html.count(">1–2</td>") == 2
     assert html.count("tw-tie") == 2
     assert "2 ranked, 0 listed unranked" in html

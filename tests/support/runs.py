@@ -51,7 +51,7 @@ from tokenwatt_site.run import SIMULATED_ENGINE, Conditions, Run, SelfTest, sign
 from tokenwatt_site.spec import Objective, Spec, parse_spec
 from tokenwatt_site.trace import Trace, TraceLine, encode, parse
 from tokenwatt_site.trials import Trial, read_trials
-from tokenwatt_site.trust.keyring import Keyring
+from tokenwatt_site.trust.keyring import Keyring, own_id
 from tokenwatt_site.trust.registration import file_name, register, to_bytes
 from tokenwatt_site.trust.signature import sign
 from tokenwatt_site.validity import verdict
@@ -293,6 +293,10 @@ def a_key(seed: int = 1) -> Ed25519PrivateKey:
     return Ed25519PrivateKey.from_private_bytes(bytes([seed] * 32))
 
 
+KEYID = own_id(a_key())
+"""Of the key that signs what a `RunBuilder` writes, if no other is asked for."""
+
+
 def keyring_of(folder: Path, *keys: Ed25519PrivateKey) -> Keyring:
     """Register `keys` as "Lab 1", "Lab 2" ... in `folder`, and load it."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -421,6 +425,8 @@ class RunBuilder:
     under_load: UnderLoadLog | None = None
     self_test: SelfTest = HELD
     key: Ed25519PrivateKey = field(default_factory=a_key)
+    tells_key: bool = True
+    """Whether the journal tells which key signs; runs of before it did can be signed again."""
     day: int = 1
     first_trial: int = 1
     published: Mapping[str, Any] = field(default_factory=dict)
@@ -534,6 +540,7 @@ class RunBuilder:
                 {
                     "configuration": self.spec.configuration_id,
                     "spec": self.spec.to_json(),
+                    **({"keyid": own_id(self.key)} if self.tells_key else {}),
                     "seed_rule": SEED_RULE,
                     "nonce": NONCE,
                     "power_reason": None if self.power else _NO_SENSOR,

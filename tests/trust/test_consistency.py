@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.runs import JournalPlan, RunBuilder, small_spec
+from tests.support.runs import KEYID, JournalPlan, RunBuilder, small_spec
 from tokenwatt_site.errors import InputError
 from tokenwatt_site.journal import GENESIS, Entry
 from tokenwatt_site.run import Run
@@ -38,7 +38,7 @@ def entries(plan: JournalPlan) -> list[Entry]:
 
 def fits(run: Run, plan: JournalPlan) -> bool:
     try:
-        check_journal(run, entries(plan), windows_of(run.spec))
+        check_journal(run, entries(plan), windows_of(run.spec), KEYID)
     except InputError:
         return False
     return True
@@ -173,6 +173,7 @@ def test_b15_a_journal_of_as_many_trials_as_are_read_is_looked_at_line_by_line(r
             run,
             [line.model_copy(update={"data": Counted(line.data)}) for line in lines],
             windows_of(run.spec),
+            KEYID,
         )
         reads.append(Counted.reads)
     assert reads[1] < 2.1 * reads[0]

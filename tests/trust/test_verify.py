@@ -46,6 +46,7 @@ from tokenwatt_site.prompts import PUBLISHED_SEED_RULE, Ids, Words, common_words
 from tokenwatt_site.run import RUN_SCHEMA, signed_bytes
 from tokenwatt_site.spec import Spec
 from tokenwatt_site.trust import consistency, verify
+from tokenwatt_site.trust.beside import MAX_UNKNOWN, path_beside
 from tokenwatt_site.trust.keyring import Keyring
 from tokenwatt_site.trust.registration import register, with_revocation
 from tokenwatt_site.trust.signature import key_id
@@ -558,6 +559,8 @@ LYING_JOURNALS: dict[str, Callable[[JournalPlan], JournalPlan]] = {
     "b19 a short nonce": altered("open", nonce="00" * 31),
     "b19 a nonce that is no hex": altered("open", nonce="0g" * 32),
     "b19 a nonce with a line end": altered("open", nonce="00" * 32 + "\n"),
+    "another key": altered("open", keyid="ed25519:" + "0" * 32),
+    "no key where one is told": altered("open", keyid=None),
     "b19 another seed rule": altered("open", seed_rule="random"),
     "b19 the seed rule of two nonces, with one": altered("open", seed_rule=PUBLISHED_SEED_RULE),
     "t4 a publisher's nonce that the seed rule leaves out": altered(
@@ -1340,13 +1343,28 @@ def test_the_second_copy_of_a_run_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_run_that_another_signed_again_does_not_displace_its_publisher(tmp_path: Path) -> None:
-    original = RunBuilder().write(tmp_path / "runs", "z.json")
+    original = RunBuilder(tells_key=False).write(tmp_path / "runs", "z.json")
     value = document(original)
     del value["signatures"]
     write_signed(tmp_path / "runs" / "a.json", value, a_key(9))
     tree = read_tree(tmp_path / "runs", keyring_of(tmp_path / "keys", a_key()))
     assert [run.path.name for run in tree.valid] == ["z.json"]
     assert [path.name for path, _ in tree.refused] == ["a.json"]
+
+
+def test_a_run_that_another_publisher_signed_again_is_refused_and_cannot_be_withdrawn_by_them(
+    tmp_path: Path,
+) -> None:
+    original = RunBuilder().write(tmp_path / "runs", "z.json")
+    value = document(original)
+    del value["signatures"]
+    again = write_signed(tmp_path / "runs" / "a.json", value, a_key(2))
+    state(again, "withdrawn", a_key(2))
+    tree = read_tree(tmp_path / "runs", keyring_of(tmp_path / "keys", a_key(), a_key(2)))
+    (run,) = tree.valid
+    assert (run.path.name, run.standing.retracted) == ("z.json", False)
+    found = [error for path, error in tree.refused if path == again]
+    assert "another key than the one that signed" in str(found)
 
 
 def test_the_second_record_with_an_id_is_refused(tmp_path: Path) -> None:
@@ -1400,7 +1418,7 @@ BAD_STATEMENTS: dict[str, Callable[[Path], object]] = {
     "another run's": lambda path: path.write_bytes(line("disputed", "c" * 64, a_key(2))),
     "a link": lambda path: path.rename(path.with_name("x")) and path.symlink_to("x"),
     "a folder": lambda path: path.unlink() or path.mkdir(),
-    "a gigabyte": lambda path: os.truncate(path, 1 << 30),
+    "a gigabyte": lambda path: path.write_bytes(b"") or os.truncate(path, 1 << 30),
 }
 
 
@@ -1433,6 +1451,34 @@ def test_a_dispute_does_not_go_away_by_renaming_copying_or_signing_again(tmp_pat
     assert [where.name for where, _ in tree.refused] == ["b.att.jsonl"]
 
 
+def test_a_bad_line_is_refused_and_the_dispute_beside_it_counts(tmp_path: Path) -> None:
+    keyring = keyring_of(tmp_path / "keys", a_key(), a_key(2))
+    path = RunBuilder().write(tmp_path / "runs")
+    beside = state(path, "disputed", a_key(2))
+    beside.write_bytes(b"garbage\n" + beside.read_bytes() + b"{cut")
+    tree = read_tree(tmp_path / "runs", keyring)
+    assert [run.standing.disputed for run in tree.valid] == [True]
+    ((where, why),) = tree.refused
+    assert (where, [problem.line for problem in why.problems]) == (beside, [1, 3])
+    os.truncate(beside, 1 << 30)
+    (run,) = read_tree(tmp_path / "runs", keyring).valid
+    assert run.standing.disputed
+
+
+def test_strangers_silence_neither_a_registered_key_nor_the_run_s_own(tmp_path: Path) -> None:
+    path = RunBuilder().write(tmp_path)
+    flood = [
+        line("disputed", run_id_of(path), a_key(9), reason=f"reason {n}")
+        for n in range(MAX_UNKNOWN + 1)
+    ]
+    path_beside(path).write_bytes(b"".join(flood))
+    state(path, "withdrawn", a_key())
+    state(path, "disputed", a_key(2))
+    ours = keyring_of(tmp_path / "keys", a_key(2))
+    (run,) = read_tree(tmp_path, ours).valid
+    assert (run.standing.retracted, run.standing.disputed, run.standing.unheard) == (True, True, 1)
+
+
 def test_statements_beside_a_run_that_is_refused_are_not_listed_apart(tmp_path: Path) -> None:
     path = RunBuilder().write(tmp_path)
     state(path, "disputed", a_key(2))
@@ -1443,7 +1489,7 @@ def test_statements_beside_a_run_that_is_refused_are_not_listed_apart(tmp_path: 
 def test_f19_of_copies_one_of_a_key_that_counts_is_taken_and_not_a_revoked_one(
     tmp_path: Path,
 ) -> None:
-    original = RunBuilder().write(tmp_path / "runs", "z.json")
+    original = RunBuilder(tells_key=False).write(tmp_path / "runs", "z.json")
     value = document(original)
     del value["signatures"]
     write_signed(tmp_path / "runs" / "a.json", value, a_key(2))

@@ -44,7 +44,7 @@ from tokenwatt_site.schema import validation_problems
 from tokenwatt_site.spec import GPU_SCOPES, Role, Spec, load_spec, parse_spec
 from tokenwatt_site.trace import MAX_TRACE_BYTES, Trace
 from tokenwatt_site.trace import parse as parse_trace
-from tokenwatt_site.trust.keyring import key_folder, own_key
+from tokenwatt_site.trust.keyring import key_folder, own_id, own_key, signing_key
 from tokenwatt_site.validity import require_playable
 from tokenwatt_site.windows import windows_of
 
@@ -338,7 +338,7 @@ def measure_and_sign(
         require_absent(commit_to)
         _require_writable(commit_to.parent, "--commit-to")
     _require_writable(target)
-    signer = own_key(key_folder(os.environ))
+    signer = _signer(folder)
     try:
         asked = _questions(spec, folder, beside, events)
         measured = measure(
@@ -346,6 +346,7 @@ def measure_and_sign(
             folder,
             events,
             trace,
+            keyid=own_id(signer),
             model=model,
             gpus=gpus,
             task=asked.task if asked else None,
@@ -373,6 +374,13 @@ def measure_and_sign(
     verify(path)
     events.say("verified: signature, evidence, journal and every number recomputed")
     return path, run
+
+
+def _signer(folder: Path) -> Ed25519PrivateKey:
+    """Return the own key or, where a measurement is gone on with, the one that it began under."""
+    keys, journal = key_folder(os.environ), _journal(folder)
+    began = journal[0].data.get("keyid") if journal else None
+    return own_key(keys) if began is None else signing_key(keys, str(began))
 
 
 def _questions(spec: Spec, folder: Path, beside: Path | None, events: Events) -> Questions | None:

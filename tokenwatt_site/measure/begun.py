@@ -61,12 +61,13 @@ def begin(
     reference: Reference | None,
     say: Callable[[str], None],
     *,
+    keyid: str,
     publisher_nonce: str | None = None,
 ) -> Begun:
     """Write the first line of a new run, or read that of one that is gone on with.
 
-    What the first line tells of is that of a new run: `gpus`, `reference` and `publisher_nonce`
-    count there alone.
+    What the first line tells of is that of a new run: `gpus`, `reference`, `keyid` and
+    `publisher_nonce` count there alone.
 
     Raises:
         UsageError: see `open_meters`; nothing is begun.
@@ -75,7 +76,14 @@ def begin(
     journal = work.journal
     fresh = not journal.lines
     if fresh:
-        opening = _opening(spec, gpus, reference, publisher_nonce, say)
+        opening = {
+            **_opening(spec, gpus, reference, say),
+            # Without it anybody could sign this measurement as their own.
+            "keyid": keyid,
+            "seed_rule": seed_rule(publisher_nonce),
+            "nonce": secrets.token_hex(32),
+            "publisher_nonce": publisher_nonce,
+        }
         if reference is not None:
             work.keep_reference(reference.log)
         work.keep_spec(spec)
@@ -114,7 +122,6 @@ def _opening(
     spec: Spec,
     gpus: Sequence[str],
     reference: Reference | None,
-    publisher_nonce: str | None,
     say: Callable[[str], None],
 ) -> dict[str, Any]:
     # Opened to see what can be, and closed: the engine's boards are known when it runs.
@@ -130,9 +137,6 @@ def _opening(
         "configuration": spec.configuration_id,
         "spec": spec.published().to_json(),
         "workload": spec.setup.workload.hash,
-        "seed_rule": seed_rule(publisher_nonce),
-        "nonce": secrets.token_hex(32),
-        "publisher_nonce": publisher_nonce,
         # A monotonic clock passes 2^53 ns after 104 days, so it travels as text.
         "origin_ns": str(time.monotonic_ns()),
         "power_reason": meters.reason,

@@ -94,6 +94,7 @@ def measure(
     events: Events,
     trace: Trace | None = None,
     *,
+    keyid: str,
     model: ModelDocument | None = None,
     gpus: Sequence[str] = (),
     task: Task | None = None,
@@ -110,6 +111,7 @@ def measure(
         folder: work in progress; what is there is kept.
         events: where progress goes.
         trace: the trace that `spec` plays; may be left out where `folder` has it already.
+        keyid: of the key that is going to sign it; as `gpus`.
         model: the files of `endpoint.model_files`; as `trace`.
         gpus: boards of the engine, by UUID; left out where `folder` has a measurement.
         task: what the accuracy gate asks; left out where it asks nothing, or all answers are there.
@@ -152,6 +154,7 @@ def measure(
             gpus=gpus,
             sittings=sittings,
             reference=reference,
+            keyid=keyid,
             publisher_nonce=publisher_nonce,
             budget=budget,
         )
@@ -177,6 +180,7 @@ class _Session:
         gpus: Sequence[str],
         sittings: Sittings | None,
         reference: Reference | None,
+        keyid: str,
         publisher_nonce: str | None,
         budget: Budget,
     ) -> None:
@@ -188,7 +192,13 @@ class _Session:
         self._journal = work.journal
         self._sittings = sittings
         self._begun = begin(
-            spec, work, gpus, reference, events.say, publisher_nonce=publisher_nonce
+            spec,
+            work,
+            gpus,
+            reference,
+            events.say,
+            keyid=keyid,
+            publisher_nonce=publisher_nonce,
         )
         self._budget = budget
         self._trials = Trials(

@@ -68,6 +68,7 @@ _OURS = frozenset(
         "configuration",
         "spec",
         "workload",
+        "keyid",
         "seed_rule",
         "nonce",
         "publisher_nonce",

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 from tokenwatt_site.configuration import Configuration
-from tokenwatt_site.eligibility import Exclusion
 from tokenwatt_site.pages import answers, statements, text
 from tokenwatt_site.run import GateOutcome
 from tokenwatt_site.trust.keyring import KeyState
@@ -42,15 +41,16 @@ class Fact:
     does_not: str
 
 
-def facts(configuration: Configuration, exclusions: Sequence[Exclusion]) -> tuple[Fact, ...]:
+def facts(configuration: Configuration) -> tuple[Fact, ...]:
     """Return the facts about the headline run of a configuration."""
-    return tuple(_facts(configuration, exclusions))
+    return tuple(_facts(configuration))
 
 
-def _facts(configuration: Configuration, exclusions: Sequence[Exclusion]) -> Iterator[Fact]:
+def _facts(configuration: Configuration) -> Iterator[Fact]:
     head = configuration.headline
     run, mode = head.run, head.run.spec.protocol.mode
     yield from _against(head.standing)
+    yield from _settled(head.standing)
     if run.simulated:
         yield Fact(
             "simulated",
@@ -101,7 +101,7 @@ def _facts(configuration: Configuration, exclusions: Sequence[Exclusion]) -> Ite
             "The measurement was stopped before its plan was done; what was measured is kept.",
             "The trials that were not run may have come out otherwise.",
         )
-    if exclusions:
+    if exclusions := configuration.exclusions:
         yield Fact(
             "rank",
             "warn",
@@ -137,6 +137,20 @@ def _against(standing: RunStanding) -> Iterator[Fact]:
         if found := standing.counting(kind):
             told = "; ".join(f"{statements.signer(t)}: {statements.says(t)}" for t in found)
             yield Fact(kind, "warn", "warn", kind.capitalize(), f"{told}.", does_not)
+
+
+def _settled(standing: RunStanding) -> Iterator[Fact]:
+    """What was disputed and is no more stays a part of the run's history."""
+    if found := standing.counting("settled"):
+        yield Fact(
+            "settled",
+            "no",
+            "check",
+            "Dispute settled" if len(found) == 1 else f"{len(found)} disputes settled",
+            "; ".join(f"{statements.signer(t)} took it back: {statements.says(t)}" for t in found)
+            + ".",
+            "That the run is right: only that who disputed it no longer does.",
+        )
 
 
 _SIGNED: Mapping[KeyState, str] = MappingProxyType(

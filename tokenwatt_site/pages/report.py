@@ -9,7 +9,7 @@ from types import MappingProxyType
 from urllib.parse import urljoin
 
 from tokenwatt_site.configuration import Configuration
-from tokenwatt_site.eligibility import Exclusion, reasons
+from tokenwatt_site.eligibility import Exclusion
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.pages import (
     accuracy,
@@ -69,7 +69,7 @@ def render(configuration: Configuration, links: Links, named: Factors = NO_FACTO
     """
     head = configuration.headline
     spec, claims = head.run.spec, configuration.claims
-    exclusions = reasons(configuration)
+    exclusions = configuration.exclusions
     bars = figures.bar_figures(configuration)
     details = figures.detail_figures(configuration)
     answered, lasting = accuracy.section(configuration), long_run.section(configuration)
@@ -92,7 +92,7 @@ def render(configuration: Configuration, links: Links, named: Factors = NO_FACTO
         summary=summary,
         notices=tuple(_notices(head, exclusions)),
         key_figures=tuple(numbers.key_figures(configuration)),
-        facts=facts.facts(configuration, exclusions),
+        facts=facts.facts(configuration),
         check=verification.control(links.assets, head.run_id, folder),
         bars=bars,
         details=details,
@@ -125,6 +125,7 @@ def render(configuration: Configuration, links: Links, named: Factors = NO_FACTO
         history=history.rows(configuration, links),
         history_order=history.order(configuration),
         statements=stated,
+        unheard=statements.unheard(configuration),
         struck=head.standing.retracted,
         note=spec.note,
         links=links,

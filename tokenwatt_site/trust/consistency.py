@@ -25,8 +25,11 @@ MAX_PLANNED_ROWS = 4_000_000
 _NONCE = re.compile(r"[0-9a-f]{64}")
 
 
-def check_journal(run: Run, journal: Sequence[Entry], windows: Windows) -> None:
+def check_journal(run: Run, journal: Sequence[Entry], windows: Windows, keyid: str) -> None:
     """Check that the journal was opened for this run, and tells what the run says of itself.
+
+    It was opened under the key that signed the run, `keyid`: so nobody signs another's again. (Runs
+    of before that was written down tell no key.)
 
     A trial belongs to the launch before it, which was for its repeat, on an engine process of its
     own: so repeats are launches, and before each that counts the client was tested. A span without
@@ -38,7 +41,7 @@ def check_journal(run: Run, journal: Sequence[Entry], windows: Windows) -> None:
     Raises:
         InputError: naming the line or the field and what was expected there.
     """
-    _check_opening(run, journal)
+    _check_opening(run, journal, keyid)
     _check_size(journal, windows)
     measured, ended = _measured_repeats(journal), _ended_repeats(run, journal)
     planned = set(range(1, run.spec.protocol.repeats + 1))
@@ -62,7 +65,7 @@ def check_journal(run: Run, journal: Sequence[Entry], windows: Windows) -> None:
     _check_read_back(run, journal)
 
 
-def _check_opening(run: Run, journal: Sequence[Entry]) -> None:
+def _check_opening(run: Run, journal: Sequence[Entry], keyid: str) -> None:
     if [line.seq for line in journal if line.event == "open"] != [0]:
         raise InputError(Problem("does not begin with its only open line", field="journal"))
     opening = journal[0].data
@@ -73,6 +76,9 @@ def _check_opening(run: Run, journal: Sequence[Entry]) -> None:
     ):
         what = f"was opened with another {key.replace('_', ' ')}"
         expect_equal(f"journal line 0.{key}", opening.get(key), expected, what)
+    if "keyid" in opening:
+        what = "was opened under another key than the one that signed the run"
+        expect_equal("journal line 0.keyid", opening["keyid"], keyid, what)
     asked = [instrument.sensor for instrument in run.spec.instruments]
     if (told := opening.get("instruments")) is not None or asked:
         told = [item.get("sensor") for item in told or () if isinstance(item, dict)]

@@ -185,6 +185,29 @@ def own_key(folder: Path, file: str = KEY_FILE) -> Ed25519PrivateKey:
     return key
 
 
+def signing_key(folder: Path, keyid: str) -> Ed25519PrivateKey:
+    """Return the key that began a measurement: the own one, or one that a rotation kept beside it.
+
+    Raises:
+        EnvironmentProblem: as of `own_key`; or neither is that key.
+    """
+    own = own_key(folder)
+    if (found := own_id(own)) == keyid:
+        return own
+    kept = folder / _kept_name(keyid)
+    if os.path.lexists(kept) and own_id(earlier := own_key(folder, kept.name)) == keyid:
+        return earlier
+    raise EnvironmentProblem(
+        Problem(
+            "has not the key under which the measurement began, and only that signs it",
+            file=str(folder),
+            found=found,
+            expected=keyid,
+            remedy=f"Name the folder of that key in {KEY_FOLDER_VARIABLE}, or measure anew.",
+        )
+    )
+
+
 def own_id(key: Ed25519PrivateKey) -> str:
     """Return the id of a signing key."""
     return key_id(key.public_key().public_bytes_raw())
@@ -202,7 +225,7 @@ def replace_own_key(folder: Path) -> Path:
         EnvironmentProblem: as of `own_key`; or another key stands where this one is to be kept.
     """
     old = own_key(folder)
-    kept = folder / f"ed25519-{own_id(old).removeprefix('ed25519:')}.key"
+    kept = folder / _kept_name(own_id(old))
     with _kept_at(kept):
         _put_key(kept, old)
     if own_id(own_key(folder, kept.name)) != own_id(old):
@@ -254,6 +277,10 @@ def _state(
     if revoked is not None:
         return "revoked later", f"{whose}{told}, after the run was witnessed"
     return "known", whose
+
+
+def _kept_name(keyid: str) -> str:
+    return f"{keyid.replace(':', '-')}.key"
 
 
 @contextlib.contextmanager

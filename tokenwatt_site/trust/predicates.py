@@ -13,7 +13,13 @@ from tokenwatt_site.statistics import Reproduction
 from tokenwatt_site.trust.registration import Moment
 
 Kind: TypeAlias = Literal[
-    "recomputed", "reproduced", "countersigned", "disputed", "withdrawn", "superseded"
+    "recomputed",
+    "reproduced",
+    "countersigned",
+    "disputed",
+    "settled",
+    "withdrawn",
+    "superseded",
 ]
 
 HttpsUrl = Annotated[
@@ -63,6 +69,16 @@ class Disputed(Said):
     url: HttpsUrl | None
 
 
+class Settled(Said):
+    """Its signer no longer stands by a dispute of theirs: the SHA-256 of its line, less the end.
+
+    It names one, so that it takes back no other, whatever was disputed before or will be.
+    """
+
+    dispute: Sha256
+    reason: Line
+
+
 class Withdrawn(Said):
     """Its publisher takes the run back."""
 
@@ -76,7 +92,9 @@ class Superseded(Said):
     reason: Line
 
 
-Predicate: TypeAlias = Recomputed | Reproduced | Countersigned | Disputed | Withdrawn | Superseded
+Predicate: TypeAlias = (
+    Recomputed | Reproduced | Countersigned | Disputed | Settled | Withdrawn | Superseded
+)
 
 PREDICATES: Mapping[Kind, type[Predicate]] = MappingProxyType(
     {
@@ -84,6 +102,7 @@ PREDICATES: Mapping[Kind, type[Predicate]] = MappingProxyType(
         "reproduced": Reproduced,
         "countersigned": Countersigned,
         "disputed": Disputed,
+        "settled": Settled,
         "withdrawn": Withdrawn,
         "superseded": Superseded,
     }

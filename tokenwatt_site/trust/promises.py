@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
@@ -21,6 +21,13 @@ from tokenwatt_site.trust.keyring import Keyring
 from tokenwatt_site.trust.plausibility import FUTURE_SLACK
 from tokenwatt_site.trust.registration import moment
 from tokenwatt_site.trust.statement import Signed
+
+WITNESS_SLACK = timedelta(minutes=5)
+"""How far a witness's clock may be behind the publisher's; Kerberos allows as much (RFC 4120, 8.2).
+
+There is little time until the first trial, so a clock that is a little slow must not cost it the
+witness. It gains nobody anything: any time before the first trial shows as much.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +113,22 @@ def weigh(
     return promised, tuple(refused)
 
 
+def bar(committed: Committed, signed: Signed, *, keyring: Keyring, now: datetime) -> str | None:
+    """Say why a statement is no witness of a commitment, whoever trusts its key; None: it is one.
+
+    What is dated before the commitment cannot have seen it, but for WITNESS_SLACK.
+    """
+    if signed.kind != "countersigned":
+        return "of a commitment only the time is stated"
+    if keyring.chain(signed.keyid)[-1] == keyring.chain(committed.keyid)[-1]:
+        return "it is the publisher's own word"
+    if signed.made > now + FUTURE_SLACK:
+        return "it is dated in the future"
+    if signed.made < moment(committed.commitment.at) - WITNESS_SLACK:
+        return "it is dated before the commitment"
+    return None
+
+
 def _promised(
     run: Subject,
     promises: Mapping[tuple[str, str], Sequence[Found]],
@@ -137,11 +160,9 @@ def _is_earlier(one: Witness | None, other: Witness | None) -> bool:
 
 def _witness(found: Found, keyring: Keyring, now: datetime) -> Witness | None:
     """Return the earliest countersignature by a trusted key of somebody else."""
-    own = keyring.chain(found.committed.keyid)[-1]
     seen = []
     for signed in found.statements:
-        by_others = keyring.chain(signed.keyid)[-1] != own
-        if signed.kind != "countersigned" or not by_others or signed.made > now + FUTURE_SLACK:
+        if bar(found.committed, signed, keyring=keyring, now=now) is not None:
             continue
         key = keyring.state(signed.keyid, ended=signed.made, witnessed=None, now=signed.made)
         if key.trusted and key.name is not None:

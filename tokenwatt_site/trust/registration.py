@@ -22,7 +22,7 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 from tokenwatt_site.canonical import JsonValue, canonical_bytes, load_json
 from tokenwatt_site.errors import InputError, Problem
 from tokenwatt_site.schema import Line, Model, validation_problems
-from tokenwatt_site.trust.signature import fits, is_small_order, key_id, pae
+from tokenwatt_site.trust.signature import fits, is_small_order, key_id, key_problems, pae
 
 KEY_SCHEMA = "tokenwatt/key/1"
 KEY_TYPE = "application/vnd.tokenwatt.key+json"
@@ -209,21 +209,9 @@ def parse(data: bytes, source: str) -> Registration:
 
 def _problems(registration: Registration, source: str) -> Iterator[Problem]:
     public_key = bytes.fromhex(registration.public_key)
-    if (expected := key_id(public_key)) != registration.keyid:
-        yield Problem(
-            "is not the id of the key beside it",
-            file=source,
-            field="keyid",
-            found=registration.keyid,
-            expected=expected,
-        )
+    where = ("keyid", "public_key")
+    yield from key_problems(registration.keyid, public_key, fields=where, source=source)
     if is_small_order(public_key):
-        yield Problem(
-            "is a key of small order, under which anyone can sign",
-            file=source,
-            field="public_key",
-            found=registration.public_key,
-        )
         return
     body = _signed_bytes(registration.to_json())
     if not fits(bytes.fromhex(registration.signature), KEY_TYPE, body, public_key):

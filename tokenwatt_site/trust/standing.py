@@ -9,7 +9,8 @@ is one who may say so. All others are kept too, each with the reason why it chan
 - recomputed: by another publisher.
 - reproduced: by the publisher of another run that is here and itself stands; the outcome is worked
   out again from both, and the publishers and boards are others than those before.
-- disputed: by any trusted key.
+- disputed: by any trusted key, until it is settled.
+- settled: by the key of the dispute that it names, or one that follows it.
 
 Keys that follow each other are one publisher. Whether a key had expired is asked for the time that
 its statement tells, so that what is old stays; a key that was revoked states nothing any more.
@@ -31,9 +32,11 @@ from tokenwatt_site.trust.keyring import Keyring, Standing
 from tokenwatt_site.trust.plausibility import FUTURE_SLACK
 from tokenwatt_site.trust.predicates import (
     Countersigned,
+    Disputed,
     Kind,
     Recomputed,
     Reproduced,
+    Settled,
     Superseded,
     Withdrawn,
 )
@@ -62,13 +65,15 @@ class RunStanding:
     Attributes:
         key: how the key stands that signed it.
         chain: that key's id, and the keys that follow it.
-        told: every statement about it, in the order of their files.
-        unread: files of statements that were left out, and what is wrong with them.
+        told: the statements about it, in the order of their files.
+        unheard: how many more there are, by keys that are not registered.
+        unread: files of statements with bad lines, which were left out, and what is wrong there.
     """
 
     key: Standing
     chain: tuple[str, ...]
     told: tuple[Told, ...] = ()
+    unheard: int = 0
     unread: tuple[tuple[Path, TokenwattError], ...] = ()
 
     def counting(self, kind: Kind) -> tuple[Told, ...]:
@@ -153,6 +158,7 @@ def stand(
                 ratio, why_not = _reproduction(run, other, signed.said, counted)
                 counted += [] if why_not else [other]
         told.append(Told(signed, key, why_not, ratio))
+    told = _settled(told, keyring)
     standing = replace(untold(run.run, run.keyid, keyring=keyring, now=now), told=tuple(told))
     if (witness := standing.witness) is None:
         return standing
@@ -189,6 +195,26 @@ def _untrusted(run: Subject, signed: Signed, key: Standing) -> str | None:
         "unknown": "its key is not registered",
         "revoked": "its key was revoked",
     }.get(key.state, "its key did not count when it was made")
+
+
+def _settled(told: Sequence[Told], keyring: Keyring) -> list[Told]:
+    """Let the disputes go that were settled, in whatever order both stand."""
+    disputes = {
+        each.signed.digest: each.signed.keyid
+        for each in told
+        if each.why_not is None and isinstance(each.signed.said, Disputed)
+    }
+    why_not: dict[str, str] = {}
+    for each in told:
+        said = each.signed.said
+        if each.why_not is not None or not isinstance(said, Settled):
+            continue
+        by = disputes.get(said.dispute)
+        if by is None or each.signed.keyid not in keyring.chain(by):
+            why_not[each.signed.digest] = "it names no dispute of its signer that counts"
+        else:
+            why_not[said.dispute] = f"its signer settled it: {said.reason}"
+    return [replace(each, why_not=why_not.get(each.signed.digest, each.why_not)) for each in told]
 
 
 def _reproduction(

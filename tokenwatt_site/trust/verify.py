@@ -14,12 +14,13 @@
     the reference's, are to what the accuracy gate asks; no question without an answer is right; a
     text that is kept has the digest and the flags beside it.
  7. The journal: its chain is whole and ends at the signed head; it opens with this configuration,
-    this plan and our seed rule; a trial that lacks its end was broken off, and nothing ends that
-    did not start; no two repeats are of one engine process, where it tells its start, and each
-    offers its own realisation; a complete run has them all; before each the client was tested, and
-    told is what its prompts were drawn from, which is what the spec asks with; a span without load
-    is before or after a launch's trials; of each instrument that the spec asks for is told whether
-    it could be read; and what the run says of engine, stamps, read-back and that test stands there.
+    this plan and our seed rule, under the key of the signature; a trial that lacks its end was
+    broken off, and nothing ends that did not start; no two repeats are of one engine process, where
+    it tells its start, and each offers its own realisation; a complete run has them all; before
+    each the client was tested, and told is what its prompts were drawn from, which is what the spec
+    asks with; a span without load is before or after a launch's trials; of each instrument that the
+    spec asks for is told whether it could be read; and what the run says of engine, stamps,
+    read-back and that test stands there.
     What engine and driver said of themselves at each launch is what the spec declares.
     Answers were asked for after their repeat, sitting by sitting; where it says to the end, every
     question of the gate has one; a complete run asked so in each repeat that its spec says. The
@@ -77,7 +78,7 @@ from tokenwatt_site.run import (
 from tokenwatt_site.schema import validation_problems
 from tokenwatt_site.trace import parse as parse_trace
 from tokenwatt_site.trials import Evidence, read_trials
-from tokenwatt_site.trust import commitment, signature, statement
+from tokenwatt_site.trust import beside, commitment, signature
 from tokenwatt_site.trust.accuracy import check_answers, check_asked, check_under_load
 from tokenwatt_site.trust.consistency import check_journal
 from tokenwatt_site.trust.difference import expect_equal
@@ -157,7 +158,7 @@ class Tree:
 def verify_run(path: Path, *, root: Path, keyring: Keyring, level: Level = "model") -> ValidatedRun:
     """Check a run file and the evidence beside it, and recompute its numbers.
 
-    A key that is not registered is no fault: the result says "unknown". Nor is a file of
+    A key that is not registered is no fault: the result says "unknown". Nor is a line of
     statements, or a commitment, that is not valid: `standing.unread` has it. Reproductions count
     only with the other run in sight, as in `settle`.
 
@@ -171,13 +172,13 @@ def verify_run(path: Path, *, root: Path, keyring: Keyring, level: Level = "mode
         VerificationError: with the number of the first check that failed.
     """
     (run,) = settle([_verified(path, _document(path, root), keyring, level=level)], keyring)
-    beside = commitment.path_beside(path)
-    if not os.path.lexists(beside):
+    promise = commitment.path_beside(path)
+    if not os.path.lexists(promise):
         return _promised([run], [], keyring)[0][0]
     try:
-        found, unread = _found(beside, _document(beside, root))
+        found, unread = _found(promise, _document(promise, root), keyring)
     except TokenwattError as error:
-        return _unread(run, (beside, error))
+        return _unread(run, (promise, error))
     (run,), lies = _promised([run], [found], keyring)
     return _unread(run, *unread, *lies)
 
@@ -189,13 +190,14 @@ def _unread(run: ValidatedRun, *files: tuple[Path, TokenwattError]) -> Validated
 
 
 def _found(
-    path: Path, document: JsonValue
+    path: Path, document: JsonValue, keyring: Keyring
 ) -> tuple[Found, tuple[tuple[Path, TokenwattError], ...]]:
-    """Return a commitment with what is stated about it, and the files that are not valid."""
+    """Return a commitment with what is stated about it, and the files with what is not valid."""
     committed = commitment.parse(canonical_bytes(document), str(path))
     refuse_private(committed.commitment.opening, "opening", file=str(path))
-    said, unread = statement.gather([statement.path_beside(path)], committed.digest)
-    return Found(path, committed, said), unread
+    known = {*keyring.keys, committed.keyid}
+    said = beside.gather([beside.path_beside(path)], run_id=committed.digest, known=known)
+    return Found(path, committed, said.signed), said.unread
 
 
 def _promised(
@@ -213,15 +215,20 @@ def settle(runs: Sequence[ValidatedRun], keyring: Keyring) -> tuple[ValidatedRun
     """
     now = datetime.now(UTC)
     said = {
-        run_id: statement.gather([statement.path_beside(run.path) for run in copies], run_id)
+        run_id: beside.gather(
+            [beside.path_beside(run.path) for run in copies],
+            run_id=run_id,
+            known={*keyring.keys, *(run.keyid for run in copies)},
+        )
         for run_id, copies in _copies(runs).items()
     }
 
     def settled(among: Mapping[str, ValidatedRun]) -> Iterator[ValidatedRun]:
         for run in runs:
-            statements, unread = said[run.run_id]
-            standing = stand(run, statements, among=among, keyring=keyring, now=now)
-            yield replace(run, standing=replace(standing, unread=unread), made_by=_MADE_HERE)
+            told = said[run.run_id]
+            standing = stand(run, told.signed, among=among, keyring=keyring, now=now)
+            standing = replace(standing, unheard=told.unheard, unread=told.unread)
+            yield replace(run, standing=standing, made_by=_MADE_HERE)
 
     # A reproduction counts by how the other run stands, and no run stands otherwise for one.
     alone = {run_id: copies[0] for run_id, copies in _copies(settled({})).items()}
@@ -240,11 +247,11 @@ def load_claims_only(path: Path) -> ClaimsOnlyRecord:
 def read_tree(runs_folder: Path, keyring: Keyring, replays: Replays | None = None) -> Tree:
     """Read every `*.json` under a folder; its place and name carry no meaning.
 
-    Of several copies of a run one counts: one signed with a known key, else the first path. (Anyone
-    can sign another's document again, and must not take its publisher's place by that.) Statements
-    and commitments that are not valid, and statements that belong to no file, are refused; the run
-    beside them stays. Symbolic links are refused, not followed. A folder that is not there is
-    empty.
+    Of several copies of a run one counts: one signed with a known key, else the first path. (Where
+    its journal tells no key, anyone can sign it again, and must not take its publisher's place by
+    that.) Lines of statements and commitments that are not valid, and statements that belong to no
+    file, are refused; the run beside them stays. Symbolic links are refused, not followed. A folder
+    that is not there is empty.
 
     Args:
         runs_folder: where they are.
@@ -261,7 +268,7 @@ def read_tree(runs_folder: Path, keyring: Keyring, replays: Replays | None = Non
             if isinstance(document, dict) and "record_schema" in document:
                 quoted.append((path, _quoted(path, document)))
             elif commitment.is_commitment(document):
-                each, unread = _found(path, document)
+                each, unread = _found(path, document, keyring)
                 found.append(each)
                 refused += unread
             else:
@@ -271,7 +278,7 @@ def read_tree(runs_folder: Path, keyring: Keyring, replays: Replays | None = Non
     runs, lies = _promised(settle(runs, keyring), found, keyring)
     refused += lies
     refused += {path: (path, why) for run in runs for path, why in run.standing.unread}.values()
-    refused += statement.strays(runs_folder)
+    refused += beside.strays(runs_folder)
     chosen: dict[str, Path] = {}
     for run in sorted(runs, key=_precedence):
         chosen.setdefault(f"run {run.run_id}", run.path)
@@ -406,7 +413,7 @@ def _verified(
         journal = parse(raw["journal"], f"{path}: journal")
         expect_equal("journal_head", run.journal_head, head(raw["journal"]))
         refuse_private_lines(journal)
-        check_journal(run, journal, windows)
+        check_journal(run, journal, windows, signed.keyid)
         evidence = replace(evidence, journal=journal)
         told = check_asked(run, evidence)
     # (8) requests

@@ -33,6 +33,7 @@
     files.expect("journal line 0: configuration", told.configuration, document.configuration);
     var given = told.publisher_nonce === undefined ? null : told.publisher_nonce;
     files.expect("journal line 0: seed_rule", told.seed_rule, given === null ? data.seedRule : data.publishedSeedRule);
+    if (told.keyid !== undefined) { files.expect("journal line 0: keyid", told.keyid, document.signatures[0].keyid); }
     files.expect("journal line 0: spec", lean(told.spec), lean(document.spec));
     json.unhex(told.nonce, 32, "journal line 0: nonce");
     if (given !== null && !(typeof given === "string" && /^([0-9a-f]{2}){16,64}$/.test(given))) {
