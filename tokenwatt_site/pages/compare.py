@@ -376,7 +376,7 @@ def _how(rows: Iterable[Row]) -> str:
         if ones == 0:
             words = f"n = {others} on the other side"
         elif is_paired:
-            words = f"paired by realisation, n = {others} pairs"
+            words = f"paired by realisation, n = {text.counted(others, 'pair')}"
         else:
             words = f"Welch on logarithms, n = {ones} and {others} launches"
         told.append(f"{words}, {f'{level}% interval' if level else 'too few for an interval'}")
@@ -527,7 +527,7 @@ def _cite(details: Sequence[Detail], found: Compared) -> Iterator[Block]:
             told.append(f"{detail['title']}: not compared.")
             continue
         ones, others = row.launches
-        n = f"n = {others} pairs" if row.paired else f"n = {ones} and {others}"
+        n = f"n = {text.counted(others, 'pair')}" if row.paired else f"n = {ones} and {others}"
         level = f"{row.level}% interval {_interval(row.ratio)}" if row.level else "no interval"
         published = ", A as published" if details[0]["quoted"] else ""
         told.append(

@@ -40,9 +40,8 @@
     return parts.map(function (each) { return each[1] === "b" ? make("b", {}, [each[0]]) : each[0]; });
   }
 
-  function button(label, act, described) {
+  function button(label, act) {
     var made = make("button", { type: "button", class: "tw-btn" }, [label]);
-    if (described) { made.setAttribute("aria-label", described); }
     made.addEventListener("click", act);
     return made;
   }
@@ -268,8 +267,8 @@
     return make("fieldset", {}, [
       make("legend", {}, [name + (index ? "" : ", the baseline")]), make("p", { class: "tw-picked" }, [detail.title]),
       make("p", { class: "tw-pick-side" }, [
-        index ? button("Make it the baseline", function () { go([detail.id].concat(rest)); }, "Make " + name + " the baseline") : null,
-        button("Remove", function () { go(rest); }, "Remove " + name)
+        index ? button("Make " + name + " the baseline", function () { go([detail.id].concat(rest)); }) : null,
+        button("Remove " + name, function () { go(rest); })
       ])
     ]);
   }
