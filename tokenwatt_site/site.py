@@ -35,6 +35,7 @@ from tokenwatt_site.pages.factors import Factors
 from tokenwatt_site.pages.named import FOLDER as NAMED
 from tokenwatt_site.pages.named import load_named
 from tokenwatt_site.pages.page import Links, Page, asset
+from tokenwatt_site.pages.quoted_detail import quoted_detail
 from tokenwatt_site.run import ClaimsOnlyRecord
 from tokenwatt_site.trust.keyring import Keyring
 from tokenwatt_site.trust.verify import Tree, ValidatedRun
@@ -118,7 +119,7 @@ class Site:
     ) -> None:
         """Add each result as a script, the page that compares them, and those that are named."""
         sides = {c.id: (detail.detail(c), file) for c, file in reports}
-        sides |= {(q := detail.quoted(r))["id"]: (q, file) for r, _, file in quotes}
+        sides |= {(q := quoted_detail(r))["id"]: (q, file) for r, _, file in quotes}
         for name, (value, file) in sides.items():
             content = detail.script(value, file.url)
             uri = f"{compare.DETAILS}/{name}.js"

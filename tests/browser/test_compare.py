@@ -10,10 +10,11 @@ from playwright.sync_api import Browser, Page
 
 from tests.pages.conftest import SHIPPED
 from tests.support.details import GOODPUT, a_detail, a_metric, answered, offered
-from tokenwatt_site.comparison import compare
+from tokenwatt_site.comparison.compare import compare
 from tokenwatt_site.pages import compare as pages
-from tokenwatt_site.pages import detail
+from tokenwatt_site.pages.comparison_blocks import blocks, heading
 from tokenwatt_site.pages.page import asset
+from tokenwatt_site.pages.quoted_detail import quoted_detail
 from tokenwatt_site.trust.verify import load_claims_only
 
 pytestmark = pytest.mark.browser
@@ -47,7 +48,7 @@ def uncorrected() -> dict[str, Any]:
 
 
 def quoted() -> dict[str, Any]:
-    return detail.quoted(load_claims_only(SHIPPED))
+    return quoted_detail(load_claims_only(SHIPPED))
 
 
 CASES: dict[str, Details] = {
@@ -126,6 +127,6 @@ def test_the_script_comes_to_the_builders_numbers(scripted: Page, details: Detai
 @pytest.mark.parametrize("details", CASES.values(), ids=CASES)
 def test_the_script_says_the_builders_words(scripted: Page, details: Details) -> None:
     found = scripted.evaluate("details => TokenwattCompareView.blocks(details)", details)
-    close(found, json.loads(json.dumps(pages.blocks(details))))
-    heading = scripted.evaluate("details => TokenwattCompareView.heading(details)", details)
-    assert heading == pages.heading(details)
+    close(found, json.loads(json.dumps(blocks(details))))
+    named = scripted.evaluate("details => TokenwattCompareView.heading(details)", details)
+    assert named == heading(details)

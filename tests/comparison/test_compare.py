@@ -9,8 +9,10 @@ from scipy import stats
 from tests.pages.conftest import SHIPPED
 from tests.support.details import GOODPUT, a_detail, a_metric, answered, offered
 from tokenwatt_site.accuracy_gate import Paired, drop_interval
-from tokenwatt_site.comparison import LATENCY, Pair, Row, cards, compare
-from tokenwatt_site.pages import detail
+from tokenwatt_site.comparison.beside import cards
+from tokenwatt_site.comparison.compare import compare
+from tokenwatt_site.comparison.result import LATENCY, Pair, Row
+from tokenwatt_site.pages.quoted_detail import quoted_detail
 from tokenwatt_site.statistics import SYSTEMATIC, against, paired
 from tokenwatt_site.trust.verify import load_claims_only
 
@@ -242,7 +244,7 @@ def test_answers_that_were_not_asked_for_are_named() -> None:
 
 
 def test_a_publication_may_be_the_baseline_and_has_no_interval() -> None:
-    quoted = detail.quoted(load_claims_only(SHIPPED))
+    quoted = quoted_detail(load_claims_only(SHIPPED))
     other = {"goodput": GOODPUT, "long_run_goodput": GOODPUT, "tokens_per_joule": [0.9] * 5}
     found = pair(quoted, a_detail("b", other))
     assert found.refused is None
@@ -256,7 +258,7 @@ def test_a_publication_may_be_the_baseline_and_has_no_interval() -> None:
 
 
 def test_a_publication_about_another_question_is_not_divided_by() -> None:
-    quoted = detail.quoted(load_claims_only(SHIPPED))
+    quoted = quoted_detail(load_claims_only(SHIPPED))
     other = {"name": "demo-mix-v1", "version": 1, "hash": "2" * 64}
     assert "another workload" in str(pair(quoted, a_detail("b", workload=other)).refused)
     assert pair(quoted | {"slo": None}, a_detail("b")).refused == (
