@@ -84,6 +84,21 @@ CASES: dict[str, Details] = {
         a_side("a", {"goodput": tuple(2400.0 + (7 * i) % 13 for i in range(40))}),
         a_side("b", {"goodput": tuple(2500.0 + (5 * i) % 17 for i in range(40))}, realisations=[]),
     ],
+    "told of sides": [
+        a_side(
+            tool_version="0.9",
+            status="unranked",
+            exclusions=[{"code": "mode", "text": "x"}, {"code": "key", "text": "y"}],
+        ),
+        a_side(
+            "b",
+            signer=None,
+            mode="demo",
+            status="withdrawn",
+            exclusions=[{"code": "withdrawn", "text": "withdrawn by its publisher: <b>"}],
+            gate={"outcome": "failed", "text": "the accuracy gate failed"},
+        ),
+    ],
     "setup": [
         a_side(setup={"slots": 4, "shared": True, "lengths": [{"min": 1, "max": 2.5}], "x": None}),
         a_side("b", setup={"slots": 8.0, "shared": False, "lengths": [{"min": 1, "max": 3}]}),

@@ -174,9 +174,16 @@ def test_another_mode_has_too_few_launches() -> None:
     b = {"goodput": GOODPUT[:2], "long_run_goodput": GOODPUT[:2]}
     found = pair(a, a_detail("b", b, mode="quick"))
     assert row(found, "long_run_goodput").reason == (
-        "quick mode has too few launches for an interval"
+        "quick mode with n = 2: an interval takes 3 launches"
     )
     assert "windows of another length" in str(row(found, "goodput").reason)
+
+
+def test_modes_with_launches_enough_have_the_long_run_in_common() -> None:
+    numbers = {"goodput": GOODPUT, "long_run_goodput": GOODPUT}
+    found = pair(a_detail("a", numbers), a_detail("b", numbers, mode="demo"))
+    assert row(found, "long_run_goodput").word == "same within 3%"
+    assert row(found, "goodput").ratio is None
 
 
 def test_numbers_that_neither_has_are_told_apart() -> None:

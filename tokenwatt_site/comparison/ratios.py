@@ -23,6 +23,9 @@ from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.run import LONG_RUN_METRICS
 from tokenwatt_site.statistics import SYSTEMATIC, Ratio, against, paired
 
+MIN_LAUNCHES = 3
+"""On either side; from fewer there is no interval."""
+
 # Of a ratio of two long-run numbers: the models of both may be off, each by itself.
 _OF_BOTH = math.sqrt(2) * SYSTEMATIC
 _NORMAL = {95: 1.959964, 90: 1.644854}
@@ -41,13 +44,18 @@ def _barred(key: str, a: Detail, b: Detail) -> str | None:
     if a["quoted"]:
         return None
     if a["mode"] != b["mode"]:
-        few = a if a["launches"] < b["launches"] else b
-        told = f"{few['mode']} mode has too few launches for an interval"
-        if key not in WHOLE:
-            told = f"{b['mode']} mode against {a['mode']}: windows of another length"
-        return told
+        return _of_two_modes(key, a, b)
     if key not in WHOLE and a["rows"] != b["rows"]:
         return "windows of another length: short ones overstate more"
+    return None
+
+
+def _of_two_modes(key: str, a: Detail, b: Detail) -> str | None:
+    if key not in WHOLE:
+        return f"{b['mode']} mode against {a['mode']}: windows of another length"
+    few = a if a["launches"] < b["launches"] else b
+    if (n := few["launches"]) < MIN_LAUNCHES:
+        return f"{few['mode']} mode with n = {n}: an interval takes {MIN_LAUNCHES} launches"
     return None
 
 

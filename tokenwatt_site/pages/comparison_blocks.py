@@ -59,6 +59,9 @@ def _top(details: Sequence[Detail], found: Compared) -> Iterator[Block]:
     for i, detail in enumerate(details):
         if lead := _notice(detail):
             yield {"kind": "notice", "lead": f"{letter(i)}: {lead}", "rest": _why(detail)}
+        if detail["gate"]["outcome"] == "failed":
+            lead = f"{letter(i)}: accuracy gate failed."
+            yield {"kind": "notice", "lead": lead, "rest": _sentence(detail["gate"]["text"])}
     for i, pair in enumerate(found.pairs, start=1):
         yield {"kind": "p", "class": "tw-summary", "parts": _summary(details[0], pair, letter(i))}
         if pair.controlled:
@@ -89,8 +92,11 @@ def _why(detail: Detail) -> str:
             f"Every ratio divides by what was published on {detail['measured']}, and has no"
             " interval. That its workload is the same is its own word: it has no hash."
         )
-    told = "; ".join(why["text"] for why in detail["exclusions"])
-    return f"{told[:1].upper()}{told[1:]}."
+    return _sentence("; ".join(why["text"] for why in detail["exclusions"]))
+
+
+def _sentence(words: str) -> str:
+    return f"{words[:1].upper()}{words[1:]}."
 
 
 def _side(detail: Detail, index: int) -> Block:
@@ -99,8 +105,9 @@ def _side(detail: Detail, index: int) -> Block:
         words.append(f"published {detail['measured']}")
     else:
         n = detail["launches"]
-        words.append(f"{detail['mode']} mode, n = {n}, {detail['measured']}")
-        words.append(detail["status"])
+        signer = detail["signer"] or "a key that is not registered"
+        words.append(f"{detail['mode']} mode, n = {n}, {detail['measured']}, signed by {signer}")
+        words.append(_status(detail))
     return {
         "letter": letter(index),
         "role": "compared" if index else "baseline",
@@ -108,6 +115,14 @@ def _side(detail: Detail, index: int) -> Block:
         "under": "; ".join(words),
         "id": detail["id"],
     }
+
+
+def _status(detail: Detail) -> str:
+    told = [why["text"] for why in detail["exclusions"]]
+    if detail["status"] != "unranked" or not told:
+        return str(detail["status"])
+    more = f", and {text.counted(len(told) - 1, 'more reason')}" if told[1:] else ""
+    return f"unranked: {told[0]}{more}"
 
 
 def _summary(a: Detail, pair: Pair, name: str) -> Parts:
@@ -133,6 +148,8 @@ def _said(row: Row) -> Parts:
     if ratio is None:
         return []
     label = METRICS[row.key].label
+    if row.key == "goodput":
+        label += ", not corrected to the long run,"
     name = label if label[:1].isupper() and label[1:2].isupper() else label[0].lower() + label[1:]
     if ratio.low is None or ratio.high is None:
         return [[f"{name} ", ""], [change(ratio.value), "b"], [", without an interval", ""]]
@@ -145,7 +162,7 @@ def _controlled(pair: Pair, name: str) -> Parts:
     field = field_words(pair.differing[0])
     parts: Parts = [
         ["Controlled pair", "b"],
-        [f": {field} differs between A and {name}; no other recorded field differs.", ""],
+        [f": {field} differs between A and {name}; no other recorded setup field differs.", ""],
     ]
     return [*parts, *_unknown(pair)]
 
@@ -242,6 +259,10 @@ def _not_covered(details: Sequence[Detail]) -> Block:
         ],
         ["Time between the runs", f"{dates}."],
     ]
+    tools = [detail["tool_version"] for detail in details]
+    if len({tool for tool in tools if tool is not None}) > 1:
+        told = ", ".join(f"{letter(i)} with {tool}" for i, tool in enumerate(tools) if tool)
+        items.append(["Versions of the tool", f"{told}."])
     return {"kind": "not", "items": items}
 
 

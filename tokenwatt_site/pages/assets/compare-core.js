@@ -132,7 +132,9 @@
     var whole = data.whole.indexOf(key) >= 0;
     if (a.mode !== b.mode) {
       if (!whole) { return b.mode + " mode against " + a.mode + ": windows of another length"; }
-      return (a.launches < b.launches ? a : b).mode + " mode has too few launches for an interval";
+      var few = a.launches < b.launches ? a : b;
+      if (few.launches >= MIN_LAUNCHES) { return null; }
+      return few.mode + " mode with n = " + few.launches + ": an interval takes " + MIN_LAUNCHES + " launches";
     }
     return !whole && !same(a.rows, b.rows) ? "windows of another length: short ones overstate more" : null;
   }

@@ -96,12 +96,20 @@
     return capital(detail.exclusions.map(function (each) { return each.text; }).join("; ")) + ".";
   }
 
+  function status(detail) {
+    var told = detail.exclusions, more = told.length - 1;
+    if (detail.status !== "unranked" || !told.length) { return detail.status; }
+    var rest = more ? ", and " + count(more) + (more === 1 ? " more reason" : " more reasons") : "";
+    return "unranked: " + told[0].text + rest;
+  }
+
   function side(detail, index) {
     var words = [detail.under];
     if (detail.quoted) {
       words.push("published " + detail.measured);
     } else {
-      words.push(detail.mode + " mode, n = " + detail.launches + ", " + detail.measured, detail.status);
+      var signer = detail.signer || "a key that is not registered", run = detail.mode + " mode, n = " + detail.launches;
+      words.push(run + ", " + detail.measured + ", signed by " + signer, status(detail));
     }
     return {
       letter: letter(index), role: index ? "compared" : "baseline", title: detail.title, under: words.join("; "), id: detail.id
@@ -110,6 +118,7 @@
 
   function said(row) {
     var ratio = row.ratio, label = data.metrics[row.key].label;
+    if (row.key === "goodput") { label += ", not corrected to the long run,"; }
     var name = /^[A-Z]{2}/.test(label) ? label : label.slice(0, 1).toLowerCase() + label.slice(1);
     if (ratio.low === null) { return [[name + " ", ""], [change(ratio.value), "b"], [", without an interval", ""]]; }
     var words = SEEN.indexOf(row.word) >= 0 ? change(ratio.value) : row.word;
@@ -130,7 +139,7 @@
   }
 
   function controlled(pair, name) {
-    var words = ": " + fieldWords(pair.differing[0]) + " differs between A and " + name + "; no other recorded field differs.";
+    var words = ": " + fieldWords(pair.differing[0]) + " differs between A and " + name + "; no other recorded setup field differs.";
     var parts = [["Controlled pair", "b"], [words, ""]];
     if (pair.unknown.length) {
       parts.push([" Recorded on neither side, so that it may differ: " + joined(pair.unknown.map(fieldWords)) + ".", ""]);
@@ -145,6 +154,9 @@
     details.forEach(function (detail, i) {
       var lead = detail.quoted ? "As published, not recomputed." : NOTICES[detail.status];
       if (lead) { made.push({ kind: "notice", lead: letter(i) + ": " + lead, rest: why(detail) }); }
+      if (detail.gate.outcome === "failed") {
+        made.push({ kind: "notice", lead: letter(i) + ": accuracy gate failed.", rest: capital(detail.gate.text) + "." });
+      }
     });
     found.pairs.forEach(function (pair, i) {
       made.push(p("tw-summary", summary(details[0], pair, letter(i + 1))));
@@ -329,14 +341,18 @@
     var other = details[1], dates = details.map(function (detail, i) {
       return letter(i) + (detail.quoted ? " was published" : " is") + " of " + detail.measured;
     });
-    return {
-      kind: "not", items: [
-        ["Causes", "That a field differs does not show that it is the cause."],
-        ["Other boards", OTHER_BOARDS],
-        ["Other workloads and limits", other.workload.name + " within " + other.slo_text + ". Others can turn the order."],
-        ["Time between the runs", dates.join(", ") + "."]
-      ]
-    };
+    var items = [
+      ["Causes", "That a field differs does not show that it is the cause."],
+      ["Other boards", OTHER_BOARDS],
+      ["Other workloads and limits", other.workload.name + " within " + other.slo_text + ". Others can turn the order."],
+      ["Time between the runs", dates.join(", ") + "."]
+    ];
+    var tools = details.map(function (detail) { return detail.tool_version; });
+    if (new Set(tools.filter(Boolean)).size > 1) {
+      var told = tools.map(function (tool, i) { return tool ? letter(i) + " with " + tool : ""; }).filter(Boolean);
+      items.push(["Versions of the tool", told.join(", ") + "."]);
+    }
+    return { kind: "not", items: items };
   }
 
   function address(details) {
