@@ -74,7 +74,11 @@ CASES: dict[str, Details] = {
     "quoted": [quoted(), a_side("b", SCALED)],
     "quoted last": [a_side(), quoted()],
     "cpu": [a_side(cards=None, cpu=True), a_side("b", cards=None, cpu=True, power_words="")],
-    "answers": [a_side(), a_side("b", answers=None), a_side("c", setup={"accuracy_gate.task": "x"})],
+    "answers": [
+        a_side(),
+        a_side("b", answers=None),
+        a_side("c", setup={"accuracy_gate.task": "x"}),
+    ],
     "many launches": [
         a_side("a", {"goodput": tuple(2400.0 + (7 * i) % 13 for i in range(40))}),
         a_side("b", {"goodput": tuple(2500.0 + (5 * i) % 17 for i in range(40))}, realisations=[]),

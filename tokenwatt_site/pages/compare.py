@@ -39,9 +39,9 @@ _PAGE = "compare.html"
 FIELD_WORDS: Mapping[str, str] = {
     "accelerator.model": "Accelerator",
     "accelerator.count": "Accelerators",
-    "accelerator.memory_gib": "Memory of each, GiB",
-    "accelerator.rated_bandwidth_gb_s": "Rated bandwidth of each, GB/s",
-    "accelerator.power_limit_w": "Power limit of each, W",
+    "accelerator.memory_gib": "Memory of each (GiB)",
+    "accelerator.rated_bandwidth_gb_s": "Rated bandwidth of each (GB/s)",
+    "accelerator.power_limit_w": "Power limit of each (W)",
     "driver": "Driver / runtime",
     "host_kind": "Host",
     "engine.name": "Engine",
@@ -69,7 +69,7 @@ FIELD_WORDS: Mapping[str, str] = {
     "slo": "SLO",
     "power.sensor": "Power sensor",
     "power.scope": "Power scope",
-    "power.rate_hz": "Power rate, Hz",
+    "power.rate_hz": "Power rate (Hz)",
 }
 """Path of a setup field -> its name; the others have the words of their path."""
 
@@ -348,8 +348,8 @@ def _results(a: Detail, b: Detail, pair: Pair, name: str) -> Block:
         "heads": [
             _head("Metric"),
             _head(f"Verdict on {name}", "tw-wide-cell"),
-            _head("Smaller than A, or larger", "tw-ratio", _axis(scale)),
             _head(f"Ratio {name} / A, interval", "n"),
+            _head("Smaller than A, or larger", "tw-ratio", _axis(scale)),
             _head("A", "n"),
             _head(name, "n"),
         ],
@@ -376,7 +376,7 @@ def _how(rows: Iterable[Row]) -> str:
         if ones == 0:
             words = f"n = {others} on the other side"
         elif is_paired:
-            words = f"paired by realisation, n = {others} pairs"
+            words = f"paired by realisation, n = {text.counted(others, 'pair')}"
         else:
             words = f"Welch on logarithms, n = {ones} and {others} launches"
         told.append(f"{words}, {f'{level}% interval' if level else 'too few for an interval'}")
@@ -397,8 +397,8 @@ def _row(row: Row, scale: float, a: Detail) -> list[Block]:
     return [
         _cell([[row.label, ""]], "", small, key=row.key, verdict=verdict),
         _cell([], "tw-wide-cell", verdict=verdict),
-        _cell([], "tw-ratio", bar=_bar(row.ratio, row.word, scale)),
         _cell([[f"{row.ratio.value:.3f}", "b"]], "n", sure),
+        _cell([], "tw-ratio", bar=_bar(row.ratio, row.word, scale)),
         *values,
     ]
 
@@ -527,7 +527,7 @@ def _cite(details: Sequence[Detail], found: Compared) -> Iterator[Block]:
             told.append(f"{detail['title']}: not compared.")
             continue
         ones, others = row.launches
-        n = f"n = {others} pairs" if row.paired else f"n = {ones} and {others}"
+        n = f"n = {text.counted(others, 'pair')}" if row.paired else f"n = {ones} and {others}"
         level = f"{row.level}% interval {_interval(row.ratio)}" if row.level else "no interval"
         published = ", A as published" if details[0]["quoted"] else ""
         told.append(

@@ -39,6 +39,8 @@
 
   function count(n) { return fixed(n, 0); }
 
+  function pairsOf(row) { return count(row.launches[1]) + (row.launches[1] === 1 ? " pair" : " pairs"); }
+
   function joined(words) {
     return words.length < 2 ? words.join("") : words.slice(0, -1).join(", ") + " and " + words[words.length - 1];
   }
@@ -245,8 +247,8 @@
     return [
       cell([[row.label, ""]], "", small, { key: row.key, verdict: found }),
       cell([], "tw-wide-cell", "", { verdict: found }),
-      cell([], "tw-ratio", "", { bar: bar(row.ratio, row.word, scale) }),
-      cell([[shown(row.ratio.value, 3), "b"]], "n", sure)
+      cell([[shown(row.ratio.value, 3), "b"]], "n", sure),
+      cell([], "tw-ratio", "", { bar: bar(row.ratio, row.word, scale) })
     ].concat(values);
   }
 
@@ -255,7 +257,7 @@
     rows.forEach(function (row) {
       if (row.ratio === null) { return; }
       var words = row.launches[0] === 0 ? "n = " + row.launches[1] + " on the other side"
-        : row.paired ? "paired by realisation, n = " + row.launches[1] + " pairs"
+        : row.paired ? "paired by realisation, n = " + pairsOf(row)
           : "Welch on logarithms, n = " + row.launches[0] + " and " + row.launches[1] + " launches";
       words += ", " + (row.level ? row.level + "% interval" : "too few for an interval");
       if (told.indexOf(words) < 0) { told.push(words); }
@@ -275,7 +277,7 @@
       caption: name + " divided by A" + (a.quoted ? ", A as published and not recomputed" : "") + ". " + how(pair.rows),
       heads: [
         head("Metric"), head("Verdict on " + name, "tw-wide-cell"),
-        head("Smaller than A, or larger", "tw-ratio", axis(scale)), head("Ratio " + name + " / A, interval", "n"),
+        head("Ratio " + name + " / A, interval", "n"), head("Smaller than A, or larger", "tw-ratio", axis(scale)),
         head("A", "n"), head(name, "n")
       ],
       groups: groups.map(function (each) {
@@ -347,7 +349,7 @@
     var a = details[0], told = found.pairs.map(function (pair, i) {
       var detail = details[i + 1], rows = byKey(pair), row = rows.long_run_goodput || rows.goodput;
       if (!row) { return detail.title + ": not compared."; }
-      var n = row.paired ? "n = " + row.launches[1] + " pairs" : "n = " + row.launches[0] + " and " + row.launches[1];
+      var n = row.paired ? "n = " + pairsOf(row) : "n = " + row.launches[0] + " and " + row.launches[1];
       var level = row.level ? row.level + "% interval " + interval(row.ratio) : "no interval";
       return detail.title + ", " + data.metrics[row.key].label + " " + shown(row.ratio.value, 3) + " of the baseline's, " +
         level + ", " + n + ", " + detail.mode + " mode, " + detail.measured + (a.quoted ? ", A as published" : "") + ": " +

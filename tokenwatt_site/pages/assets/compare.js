@@ -40,9 +40,8 @@
     return parts.map(function (each) { return each[1] === "b" ? make("b", {}, [each[0]]) : each[0]; });
   }
 
-  function button(label, act, described) {
+  function button(label, act) {
     var made = make("button", { type: "button", class: "tw-btn" }, [label]);
-    if (described) { made.setAttribute("aria-label", described); }
     made.addEventListener("click", act);
     return made;
   }
@@ -234,18 +233,20 @@
   }
 
   function adding() {
-    var name = letter(sides.length), found = options(), select = make("select", { id: "compare-options" }, found.groups);
+    var name = letter(sides.length), found = options(), select = make("select", { id: "compare-options" });
+    function offered(now) { select.replaceChildren.apply(select, [make("option", { value: "" }, ["Choose one"])].concat(now.groups)); }
     var search = make("input", { type: "search", id: "compare-filter", autocomplete: "off" });
     search.value = filter;
     var left = make("p", { class: "tw-small", role: "status" });
     function tell(now) {
       left.textContent = now.count === 0 ? "None fits." : now.left ? now.left + " more; type to narrow them." : "";
     }
+    offered(found);
     tell(found);
     search.addEventListener("input", function () {
       filter = search.value;
       var now = options();
-      select.replaceChildren.apply(select, now.groups);
+      offered(now);
       tell(now);
     });
     var add = button(sides.length ? "Compare with it" : "Take as the baseline", function () {
@@ -266,8 +267,8 @@
     return make("fieldset", {}, [
       make("legend", {}, [name + (index ? "" : ", the baseline")]), make("p", { class: "tw-picked" }, [detail.title]),
       make("p", { class: "tw-pick-side" }, [
-        index ? button("Make it the baseline", function () { go([detail.id].concat(rest)); }, "Make " + name + " the baseline") : null,
-        button("Remove", function () { go(rest); }, "Remove " + name)
+        index ? button("Make " + name + " the baseline", function () { go([detail.id].concat(rest)); }) : null,
+        button("Remove " + name, function () { go(rest); })
       ])
     ]);
   }
