@@ -23,6 +23,7 @@ from tokenwatt_site.pages import (
     detail,
     glossary,
     history,
+    plan_page,
     quoted,
     ranking,
     ranking_csv,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 HOME: Final = "index.md"
 GLOSSARY: Final = "glossary.md"
 VERIFY: Final = "verify.md"
+PLAN: Final = "plan.md"
 METHOD: Final = "method.md"
 COMPARE: Final = "compare.md"
 ASSETS: Final = "assets"
@@ -87,8 +89,10 @@ class Site:
         board = rank(configurations)
         urls = {c.id: get_relative_url(f.url, home.url) for c, f in reports}
         known = {c.id: c for c in configurations}
-        self._add_catalogue(catalogue.catalogue(board, known, {c.id: f.url for c, f in reports}))
         self._add_comparisons(reports, quotes, home, words)
+        listed = catalogue.catalogue(board, known, {c.id: f.url for c, f in reports})
+        self._add_catalogue(listed)
+        self._add_plan(listed)
         table = ranking_csv.ranking(board, urls)
         self._files.append(File.generated(self._config, ranking_csv.NAME, content=table))
         self._place(
@@ -146,6 +150,15 @@ class Site:
         published = [(str(q["id"]), str(q["title"])) for q, _ in sides.values() if q["quoted"]]
         self._add_scripts(compare.SCRIPTS, compare.DATA, compare.script_data(published))
 
+    def _add_plan(self, known: dict[str, JsonValue]) -> None:
+        file = self._reserve(PLAN)
+        folder = get_relative_url(ASSETS, file.url)
+        names = (catalogue.DATA, catalogue.READER, *plan_page.SCRIPTS)
+        scripts = [f"{folder}/{name}" for name in names]
+        root = get_relative_url(".", file.url)
+        self._place(file, plan_page.render(known, scripts, root, self._named))
+        self._add_assets(plan_page.SCRIPTS)
+
     def _add_simulator(self) -> None:
         self._add_scripts(simulator.SCRIPTS, simulator.DATA, simulator.data())
 
@@ -155,12 +168,15 @@ class Site:
         self._add_scripts(verification.SCRIPTS, verification.DATA, verification.data(keyring))
 
     def _add_scripts(self, names: Sequence[str], data: str, content: str) -> None:
+        self._add_assets(names)
+        uri = f"{ASSETS}/{data}"
+        self._files.append(File.generated(self._config, uri, content=content))
+
+    def _add_assets(self, names: Sequence[str]) -> None:
         for name in names:
             uri = f"{ASSETS}/{name}"
             if self._files.get_file_from_path(uri) is None:
                 self._files.append(File.generated(self._config, uri, content=asset(name)))
-        uri = f"{ASSETS}/{data}"
-        self._files.append(File.generated(self._config, uri, content=content))
 
     def _left_out(self, path: Path, error: TokenwattError) -> tuple[str, str]:
         # Readers of the site have no use for where the builder keeps its files.
@@ -171,6 +187,8 @@ class Site:
 
     def _reserve(self, uri: str) -> File:
         in_nav = uri in {HOME, GLOSSARY, VERIFY, COMPARE}
+
+        in_nav = uri in {HOME, GLOSSARY, VERIFY, PLAN}
         inclusion = InclusionLevel.INCLUDED if in_nav else InclusionLevel.NOT_IN_NAV
         return File.generated(self._config, uri, content="", inclusion=inclusion)
 
