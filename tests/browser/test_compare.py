@@ -68,6 +68,10 @@ CASES: dict[str, Details] = {
         {"code": "simulated", "text": "the engine was simulated: nothing was measured"}])],
     "slo": [a_side(), a_side("b", slo=[], slo_text="none")],
     "workload": [a_side(), a_side("b", workload={"name": "x", "version": 1, "hash": "2" * 64})],
+    "setups of two questions": [
+        a_side(setup={"slo": [1]}),
+        a_side("b", setup={"slo": [2]}, slo=[], slo_text="none", workload={"name": "x"}),
+    ],
     "hash": [
         a_side(),
         a_side("b", workload={"name": "chat-mix-v1", "version": 1, "hash": "2" * 64}),

@@ -81,13 +81,7 @@ def _refused(a: Detail, b: Detail, name: str) -> str | None:
     if a["simulated"] != b["simulated"]:
         which = "A" if a["simulated"] else name
         return f"{which} was simulated and the other measured: a simulated number is about nothing"
-    if (why := _other_workload(a, b)) is not None:
-        return why
-    if a["slo"] is None:
-        return "A tells no SLO in words that can be compared"
-    if _limits(a) != _limits(b):
-        return f"another SLO: {b['slo_text']} against {a['slo_text']}"
-    return None
+    return "; ".join(filter(None, (_other_workload(a, b), _other_limits(a, b)))) or None
 
 
 def _other_workload(a: Detail, b: Detail) -> str | None:
@@ -98,6 +92,14 @@ def _other_workload(a: Detail, b: Detail) -> str | None:
         return f"another workload: {others['name']} against {ones['name']}"
     if not a["quoted"] and ones["hash"] != others["hash"]:
         return f"another workload of the name {ones['name']}: its hash differs"
+    return None
+
+
+def _other_limits(a: Detail, b: Detail) -> str | None:
+    if a["slo"] is None:
+        return "A tells no SLO in words that can be compared"
+    if _limits(a) != _limits(b):
+        return f"another SLO: {b['slo_text']} against {a['slo_text']}"
     return None
 
 

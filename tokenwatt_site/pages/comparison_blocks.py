@@ -198,7 +198,8 @@ def _setup(details: Sequence[Detail], found: Compared) -> Iterator[Block]:
         yield {"kind": "p", "class": "tw-small", "parts": [[words, ""]]}
     if found.equal and found.fields:
         summary = f"The {len(found.equal)} fields that are equal"
-        items = [field_words(path) for path in found.equal]
+        setup = next(detail["setup"] for detail in details if not detail["quoted"])
+        items = [f"{field_words(path)}: {value_words(setup[path])}" for path in found.equal]
         yield {"kind": "details", "summary": summary, "items": items}
 
 
@@ -207,6 +208,8 @@ def _field_row(details: Sequence[Detail], field: Field) -> list[Block]:
     for detail, value in zip(details, field.values, strict=True):
         if detail["quoted"]:
             parts: Parts = [["in its own words", ""]]
+        elif field.path == "slo":
+            parts = [[detail["slo_text"], ""]]
         elif isinstance(value, list):
             others = [v for v in field.values if isinstance(v, list)]
             parts = [
@@ -227,6 +230,8 @@ def _spaced(parts: Parts) -> Parts:
 
 def value_words(value: JsonValue) -> str:
     """Write a value of a setup: objects as "name value", whole numbers without a point."""
+    if isinstance(value, list):
+        return " ".join(map(value_words, value))
     if isinstance(value, dict):
         return ", ".join(f"{key} {value_words(item)}" for key, item in value.items())
     if isinstance(value, bool):

@@ -47,7 +47,7 @@ def pair_blocks(details: Sequence[Detail], pair: Pair, index: int) -> Iterator[B
         if pair.absent:
             items = [f"{label}: {reason}" for label, reason in pair.absent]
             yield {"kind": "details", "summary": "Numbers that neither side has", "items": items}
-    yield from _cards(pair.cards, name)
+        yield from _cards(pair.cards, name)
     yield from _accuracy(pair.accuracy, name)
 
 

@@ -118,8 +118,10 @@
     if (a.simulated !== b.simulated) {
       return (a.simulated ? "A" : name) + " was simulated and the other measured: a simulated number is about nothing";
     }
-    var why = otherWorkload(a, b);
-    if (why !== null) { return why; }
+    return [otherWorkload(a, b), otherLimits(a, b)].filter(Boolean).join("; ") || null;
+  }
+
+  function otherLimits(a, b) {
     if (a.slo === null) { return "A tells no SLO in words that can be compared"; }
     return same(limits(a), limits(b)) ? null : "another SLO: " + b.slo_text + " against " + a.slo_text;
   }

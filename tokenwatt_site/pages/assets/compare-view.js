@@ -189,6 +189,7 @@
   function fieldRow(details, field) {
     return [cell([[fieldWords(field.path), ""]])].concat(field.values.map(function (value, i) {
       if (details[i].quoted) { return cell([["in its own words", ""]]); }
+      if (field.path === "slo") { return cell([[details[i].slo_text, ""]]); }
       if (Array.isArray(value)) { return cell(listed(value, field.values)); }
       return cell([[value === null ? "absent" : valueWords(value), ""]]);
     }));
@@ -212,7 +213,9 @@
     }
     if (found.equal.length && differ) {
       var words = "The " + found.equal.length + " fields that are equal";
-      made.push({ kind: "details", summary: words, items: found.equal.map(fieldWords) });
+      var setup = details.find(function (detail) { return !detail.quoted; }).setup;
+      var items = found.equal.map(function (path) { return fieldWords(path) + ": " + valueWords(setup[path]); });
+      made.push({ kind: "details", summary: words, items: items });
     }
     return made;
   }
@@ -331,8 +334,9 @@
         var items = pair.absent.map(function (each) { return each[0] + ": " + each[1]; });
         made.push({ kind: "details", summary: "Numbers that neither side has", items: items });
       }
+      made = made.concat(cards(pair.cards, name));
     }
-    return made.concat(cards(pair.cards, name), accuracy(pair.accuracy, name));
+    return made.concat(accuracy(pair.accuracy, name));
   }
 
   /* ---------- the end of the page */
