@@ -259,7 +259,7 @@ def test_a_publication_may_be_the_baseline_and_has_no_interval() -> None:
     assert goodput.ratio is not None
     assert goodput.ratio.value == pytest.approx(stats.gmean(GOODPUT) / 2047)
     assert (goodput.ratio.low, goodput.launches) == (None, (0, 5))
-    assert row(found, "long_run_goodput").reason == "A: not told"
+    assert row(found, "long_run_goodput").reason == "A: not told by the publication"
     assert found.cards.value == math.ceil(64 * 2047 / stats.gmean(GOODPUT))
     assert not found.controlled
 

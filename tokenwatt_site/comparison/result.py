@@ -149,5 +149,5 @@ def number(detail: Detail, key: str) -> Detail:
     for metric in detail["metrics"]:
         if metric["key"] == key:
             return dict(metric)
-    reason = "not told" if detail["quoted"] else "the run does not tell"
+    reason = "not told by the publication" if detail["quoted"] else "the run does not tell"
     return {"label": METRICS[key].label, "value": None, "repeats": [], "reason": reason}

@@ -152,7 +152,8 @@ def _said(row: Row) -> Parts:
         label += ", not corrected to the long run,"
     name = label if label[:1].isupper() and label[1:2].isupper() else label[0].lower() + label[1:]
     if ratio.low is None or ratio.high is None:
-        return [[f"{name} ", ""], [change(ratio.value), "b"], [", without an interval", ""]]
+        told = f" (ratio {ratio.value:.3f}, without an interval)"
+        return [[f"{name} ", ""], [str(row.word), "b"], [told, ""]]
     told = f" ({row.level}% interval {percent(ratio.low)} to {percent(ratio.high)})"
     words = change(ratio.value) if row.word in _SEEN else str(row.word)
     return [[f"{name} ", ""], [words, "b"], [told, ""]]
@@ -190,7 +191,7 @@ def _setup(details: Sequence[Detail], found: Compared) -> Iterator[Block]:
             "heads": heads,
             "groups": [{"name": "", "rows": [_field_row(details, f) for f in found.fields]}],
         }
-    elif all_:
+    elif sum(not detail["quoted"] for detail in details) > 1:
         words = f"None of {all_} setup fields differs: these are runs of one setup."
         yield {"kind": "p", "class": "", "parts": [[words, ""]]}
     if any(detail["quoted"] for detail in details):
@@ -251,7 +252,7 @@ _OTHER_BOARDS = (
 
 def _not_covered(details: Sequence[Detail]) -> Block:
     dates = ", ".join(
-        f"{letter(i)} {'was published' if d['quoted'] else 'is'} of {d['measured']}"
+        f"{letter(i)} {'was published on' if d['quoted'] else 'is of'} {d['measured']}"
         for i, d in enumerate(details)
     )
     other = details[1]
@@ -282,6 +283,7 @@ def _cite(details: Sequence[Detail], found: Compared) -> Iterator[Block]:
             continue
         ones, others = row.launches
         n = f"n = {text.counted(others, 'pair')}" if row.paired else f"n = {ones} and {others}"
+        n = n if ones else f"n = {others}"
         level = f"{row.level}% interval {interval(row.ratio)}" if row.level else "no interval"
         published = ", A as published" if details[0]["quoted"] else ""
         told.append(

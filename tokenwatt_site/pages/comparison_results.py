@@ -88,12 +88,12 @@ def _how(rows: Iterable[Row]) -> str:
     told = []
     for is_paired, (ones, others), level in found:
         if ones == 0:
-            words = f"n = {others} on the other side"
+            words = f"one published value against n = {others}"
         elif is_paired:
             words = f"paired by realisation, n = {text.counted(others, 'pair')}"
         else:
             words = f"Welch on logarithms, n = {ones} and {others} launches"
-        told.append(f"{words}, {f'{level}% interval' if level else 'too few for an interval'}")
+        told.append(f"{words}, {f'{level}% interval' if level else 'no interval'}")
     sentences = "; ".join(told)
     return f"{sentences[:1].upper()}{sentences[1:]}." if told else ""
 

@@ -143,7 +143,7 @@
 
   function number(detail, key) {
     var found = detail.metrics.find(function (metric) { return metric.key === key; });
-    var reason = detail.quoted ? "not told" : "the run does not tell";
+    var reason = detail.quoted ? "not told by the publication" : "the run does not tell";
     return found || { label: data.metrics[key].label, value: null, repeats: [], reason: reason };
   }
 

@@ -120,7 +120,9 @@
     var ratio = row.ratio, label = data.metrics[row.key].label;
     if (row.key === "goodput") { label += ", not corrected to the long run,"; }
     var name = /^[A-Z]{2}/.test(label) ? label : label.slice(0, 1).toLowerCase() + label.slice(1);
-    if (ratio.low === null) { return [[name + " ", ""], [change(ratio.value), "b"], [", without an interval", ""]]; }
+    if (ratio.low === null) {
+      return [[name + " ", ""], [row.word, "b"], [" (ratio " + shown(ratio.value, 3) + ", without an interval)", ""]];
+    }
     var words = SEEN.indexOf(row.word) >= 0 ? change(ratio.value) : row.word;
     var told = " (" + row.level + "% interval " + percent(ratio.low) + " to " + percent(ratio.high) + ")";
     return [[name + " ", ""], [words, "b"], [told, ""]];
@@ -205,7 +207,7 @@
         heads: [head("Field")].concat(details.map(function (_, i) { return head(letter(i)); })),
         groups: [{ name: "", rows: found.fields.map(function (field) { return fieldRow(details, field); }) }]
       });
-    } else if (all) {
+    } else if (details.filter(function (detail) { return !detail.quoted; }).length > 1) {
       made.push(p("", [["None of " + all + " setup fields differs: these are runs of one setup.", ""]]));
     }
     if (details.some(function (detail) { return detail.quoted; })) {
@@ -271,10 +273,10 @@
     var told = [];
     rows.forEach(function (row) {
       if (row.ratio === null) { return; }
-      var words = row.launches[0] === 0 ? "n = " + row.launches[1] + " on the other side"
+      var words = row.launches[0] === 0 ? "one published value against n = " + row.launches[1]
         : row.paired ? "paired by realisation, n = " + pairsOf(row)
           : "Welch on logarithms, n = " + row.launches[0] + " and " + row.launches[1] + " launches";
-      words += ", " + (row.level ? row.level + "% interval" : "too few for an interval");
+      words += ", " + (row.level ? row.level + "% interval" : "no interval");
       if (told.indexOf(words) < 0) { told.push(words); }
     });
     return told.length ? capital(told.join("; ")) + "." : "";
@@ -343,7 +345,7 @@
 
   function notCovered(details) {
     var other = details[1], dates = details.map(function (detail, i) {
-      return letter(i) + (detail.quoted ? " was published" : " is") + " of " + detail.measured;
+      return letter(i) + (detail.quoted ? " was published on " : " is of ") + detail.measured;
     });
     var items = [
       ["Causes", "That a field differs does not show that it is the cause."],
@@ -369,7 +371,7 @@
     var a = details[0], told = found.pairs.map(function (pair, i) {
       var detail = details[i + 1], rows = byKey(pair), row = rows.long_run_goodput || rows.goodput;
       if (!row) { return detail.title + ": not compared."; }
-      var n = row.paired ? "n = " + pairsOf(row) : "n = " + row.launches[0] + " and " + row.launches[1];
+      var n = row.paired ? "n = " + pairsOf(row) : "n = " + (row.launches[0] ? row.launches[0] + " and " : "") + row.launches[1];
       var level = row.level ? row.level + "% interval " + interval(row.ratio) : "no interval";
       return detail.title + ", " + data.metrics[row.key].label + " " + shown(row.ratio.value, 3) + " of the baseline's, " +
         level + ", " + n + ", " + detail.mode + " mode, " + detail.measured + (a.quoted ? ", A as published" : "") + ": " +
