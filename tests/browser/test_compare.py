@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
@@ -141,6 +142,33 @@ def close(found: Any, expected: Any) -> None:
 def test_the_script_comes_to_the_builders_numbers(scripted: Page, details: Details) -> None:
     found = scripted.evaluate("details => TokenwattComparison.compare(details)", details)
     close(found, json.loads(json.dumps(asdict(compare(details)))))
+
+
+def by_chance(draw: random.Random) -> Details:
+    """Two results whose launches, rows, answers and cards are any."""
+    n, spread = draw.randint(1, 8), draw.choice((0.0, 0.004, 0.02, 0.3))
+    right = [draw.random() < 0.8 for _ in range(draw.randint(1, 300))]
+    sides = []
+    for name in ("a", "b"):
+        launches = draw.choice((n, n, draw.randint(1, 40)))
+        numbers = {
+            key: [draw.uniform(0.9, 1.1) * draw.lognormvariate(3, spread) for _ in range(launches)]
+            for key in NUMBERS
+        }
+        given = [is_right != (draw.random() < 0.1) for is_right in right]
+        rows = draw.choice(([[r, 5_000_000, 900] for r in range(1, launches + 1)], []))
+        side = {"answers": answered(*given), "cards": draw.randint(1, 64), "realisations": rows}
+        sides.append(a_detail(name, numbers, **side))
+    return sides
+
+
+def test_script_and_builder_agree_on_any_numbers(scripted: Page) -> None:
+    draw = random.Random(8)
+    cases = [by_chance(draw) for _ in range(150)]
+    found = scripted.evaluate("cases => cases.map(TokenwattComparison.compare)", cases)
+    close(found, json.loads(json.dumps([asdict(compare(details)) for details in cases])))
+    said = scripted.evaluate("cases => cases.map(TokenwattCompareView.blocks)", cases)
+    close(said, json.loads(json.dumps([blocks(details) for details in cases])))
 
 
 @pytest.mark.parametrize("details", CASES.values(), ids=CASES)
