@@ -67,9 +67,9 @@ def group(runs: Iterable[ValidatedRun]) -> tuple[Configuration, ...]:
 
 
 def _page_id(run: ValidatedRun) -> str:
-    slug, _, digest = run.run.configuration.rpartition("-")
-    if not run.run.simulated:
-        return run.run.configuration
+    slug, _, digest = run.held.configuration.rpartition("-")
+    if not run.held.simulated:
+        return run.held.configuration
     return f"simulated-{slug}"[: MAX_ID_LENGTH - len(digest) - 1].rstrip("-") + f"-{digest}"
 
 

@@ -28,8 +28,8 @@ from tokenwatt_site.pages.page import Page, fill
 from tokenwatt_site.pages.policy import KnownScripts, inline_scripts, with_policy
 from tokenwatt_site.schema import validation_problems
 from tokenwatt_site.site import HOME, SCRIPT, STYLE, Site, lines, with_simulator
+from tokenwatt_site.trust.checked import Checked
 from tokenwatt_site.trust.keyring import Keyring
-from tokenwatt_site.trust.replays import Replays
 from tokenwatt_site.trust.verify import Tree, read_tree
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
         if unread is not None:  # also with drop: else known runs would be published as unknown
             log.error(lines(unread))
             wrong.append(f"{text.counted(len(unread.problems), 'problem')} with {self._keys}")
-        tree = read_tree(self._runs, keyring, Replays(self._cache))
+        tree = read_tree(self._runs, keyring, Checked(self._cache))
         for path, why in tree.refused:
             told = f"{text.printable(str(path))}: {lines(why)}"
             if self.config.on_invalid == "fail":
