@@ -13,10 +13,12 @@ from urllib.parse import urljoin
 from mkdocs.structure.files import File, InclusionLevel
 from mkdocs.utils import get_relative_url
 
+from tokenwatt_site.canonical import JsonValue
 from tokenwatt_site.configuration import group
 from tokenwatt_site.errors import TokenwattError, VerificationError
 from tokenwatt_site.leaderboard import rank
 from tokenwatt_site.pages import (
+    catalogue,
     glossary,
     history,
     quoted,
@@ -78,13 +80,15 @@ class Site:
         self._place(words, glossary.render())
         board = rank(configurations)
         urls = {c.id: get_relative_url(f.url, home.url) for c, f in reports}
+        known = {c.id: c for c in configurations}
+        self._add_catalogue(catalogue.catalogue(board, known, {c.id: f.url for c, f in reports}))
         table = ranking_csv.ranking(board, urls)
         self._files.append(File.generated(self._config, ranking_csv.NAME, content=table))
         self._place(
             home,
             ranking.render(
                 board,
-                {c.id: c for c in configurations},
+                known,
                 urls,
                 [(r, get_relative_url(f.url, home.url)) for r, _, f in quotes],
                 [self._left_out(path, error) for path, error in tree.refused],
@@ -95,6 +99,9 @@ class Site:
         method = self._files.get_file_from_path(METHOD)
         if method is not None and SIMULATOR in method.content_string:
             self._add_simulator()
+
+    def _add_catalogue(self, known: dict[str, JsonValue]) -> None:
+        self._add_scripts((catalogue.READER,), catalogue.DATA, catalogue.script(known))
 
     def _add_simulator(self) -> None:
         self._add_scripts(simulator.SCRIPTS, simulator.DATA, simulator.data())

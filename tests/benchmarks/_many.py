@@ -53,7 +53,9 @@ def _whole(folder: Path, number: int) -> None:
 def _near(log: PowerLog, loads: Sequence[tuple[int, int]]) -> PowerLog:
     """Leave out what was read long before or after a load: the builder's are 1,000 s apart."""
     slack_ns = 110 * 10**9
-    kept = (s for s in log.samples if any(a - slack_ns <= s.at_ns <= b + slack_ns for a, b in loads))
+    kept = (
+        s for s in log.samples if any(a - slack_ns <= s.at_ns <= b + slack_ns for a, b in loads)
+    )
     return replace(log, samples=tuple(kept))
 
 

@@ -37,6 +37,7 @@ class _Facts(Model):
     keyid: str
     evidence: tuple[_Piece, ...]
     configuration: str
+    setup: Sha256
     simulated: bool
     ended: str
     opening: Sha256
@@ -72,6 +73,7 @@ class Checked:
             path=path,
             packed=packed,
             configuration=facts.configuration,
+            setup=facts.setup,
             simulated=facts.simulated,
             ended=datetime.fromisoformat(facts.ended),
             opening=facts.opening,
@@ -95,6 +97,7 @@ class Checked:
             keyid=keyid,
             evidence=pieces,
             configuration=held.configuration,
+            setup=held.setup,
             simulated=held.simulated,
             ended=held.ended.isoformat(),
             opening=held.opening,

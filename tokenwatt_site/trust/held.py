@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from tokenwatt_site.canonical import canonical_bytes
+from tokenwatt_site.canonical import canonical_bytes, digest
 from tokenwatt_site.evidence.store import fetch
 from tokenwatt_site.journal import Entry, parse
 from tokenwatt_site.run import Claims, Run
@@ -36,6 +36,7 @@ class Held:
         path: the run file; its evidence is in `evidence/` beside it.
         packed: run and numbers, as `pack` makes them.
         configuration: the id of its setup.
+        setup: the whole digest of that.
         simulated: whether its engine was simulated.
         ended: when it ended, by its own clock.
         opening: the digest of the first line of its journal.
@@ -45,6 +46,7 @@ class Held:
     path: Path
     packed: bytes
     configuration: str
+    setup: str
     simulated: bool
     ended: datetime
     opening: str
@@ -57,6 +59,7 @@ class Held:
             path=path,
             packed=pack(run, claims),
             configuration=run.configuration,
+            setup=digest(run.spec.setup.to_json()),
             simulated=run.simulated,
             ended=moment(run.conditions.ended),
             opening=opening_digest(evidence.journal[0]),
