@@ -5,8 +5,11 @@ from __future__ import annotations
 import html
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urljoin
 
@@ -14,7 +17,7 @@ from mkdocs.structure.files import File, InclusionLevel
 from mkdocs.utils import get_relative_url
 
 from tokenwatt_site.canonical import JsonValue
-from tokenwatt_site.configuration import group
+from tokenwatt_site.configuration import Configuration, group
 from tokenwatt_site.errors import TokenwattError, VerificationError
 from tokenwatt_site.leaderboard import rank
 from tokenwatt_site.pages import (
@@ -30,6 +33,7 @@ from tokenwatt_site.pages import (
     verification,
 )
 from tokenwatt_site.pages.factors import Factors
+from tokenwatt_site.pages.kept import KeptPages
 from tokenwatt_site.pages.page import Links, Page, asset
 from tokenwatt_site.run import ClaimsOnlyRecord
 from tokenwatt_site.trust.keyring import Keyring
@@ -51,6 +55,20 @@ SIMULATOR: Final = "<!--tw:simulator-->"
 """Where the simulator stands in the prose of METHOD."""
 
 
+MAX_SEARCHED: Final = 2_000
+"""Of so many reports the search knows title and summary; of more, whose index would be many
+megabytes, nothing: the leaderboard filters all of them."""
+
+NOT_SEARCHED: Final = MappingProxyType({"search": {"exclude": True}})
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """A page that is made when it is written, so that there is one at a time."""
+
+    make: Callable[[], Page]
+
+
 class Site:
     """Adds the generated pages and files to MkDocs' list of files."""
 
@@ -58,12 +76,14 @@ class Site:
         self,
         config: MkDocsConfig,
         files: Files,
-        pages: dict[str, Page],
+        pages: dict[str, Page | Later],
+        *,
         runs: Path,
         named: Factors,
+        kept: KeptPages,
     ) -> None:
         self._config, self._files, self._pages, self._runs = config, files, pages, runs
-        self._named = named
+        self._named, self._kept = named, kept
         self._verify = self._reserve(VERIFY)
 
     def add(self, tree: Tree) -> None:
@@ -72,9 +92,11 @@ class Site:
         runs = {run.run_id: self._add_run(run) for run in tree.valid}
         reports = [(c, self._reserve(f"reports/{c.id}.md")) for c in configurations]
         quotes = [(r, path, self._reserve(f"quoted/{r.id}.md")) for path, r in tree.quoted]
-        for configuration, file in reports:
-            links = self._links(file, home, words, runs)
-            self._place(file, report.render(configuration, links, self._named))
+        searched = len(reports) <= MAX_SEARCHED
+        for each, file in reports:
+            links = self._links(file, home, words, _own(each, runs))
+            page = partial(self._kept.get, report.render, each, links, self._named)
+            self._place_later(file, each.title, page, searched=searched)
         for record, path, file in quotes:
             self._add_quote(record, path, file, self._links(file, home, words, {}))
         self._place(words, glossary.render())
@@ -132,8 +154,18 @@ class Site:
         return File.generated(self._config, uri, content="", inclusion=inclusion)
 
     def _place(self, file: File, page: Page) -> None:
-        file.content_string = front_matter(page, toc=file.src_uri != HOME)
+        hidden = ["navigation"] if file.src_uri != HOME else ["navigation", "toc"]
+        meta = {"description": html.escape(page.description, quote=True), "hide": hidden}
+        file.content_string = front_matter(page.title, meta)
         self._pages[file.src_uri] = page
+        self._files.append(file)
+
+    def _place_later(
+        self, file: File, title: str, make: Callable[[], Page], *, searched: bool
+    ) -> None:
+        meta: dict[str, Any] = {"hide": ["navigation"]}
+        file.content_string = front_matter(title, meta if searched else meta | NOT_SEARCHED)
+        self._pages[file.src_uri] = Later(make)
         self._files.append(file)
 
     def _add_run(self, run: ValidatedRun) -> File:
@@ -182,20 +214,23 @@ class Site:
         )
 
 
-def front_matter(page: Page, *, toc: bool) -> str:
+def _own(configuration: Configuration, runs: Mapping[str, File]) -> dict[str, File]:
+    """Return the files of the runs that a report links to: all would be read for each."""
+    reference = configuration.reference
+    own = configuration.runs if reference is None else (*configuration.runs, reference)
+    return {run.run_id: runs[run.run_id] for run in own}
+
+
+def front_matter(title: str, meta: Mapping[str, Any]) -> str:
     """Write title and description for MkDocs, whose templates print both raw.
 
     Material also unescapes entities in `<title>` (striptags), so no `<` may come back from it:
     angle brackets become quotation marks there. The page's own h1 has the exact text.
     """
-    plain = page.title.replace("<", "‹").replace(">", "›")
-    meta: dict[str, Any] = {
-        "title": html.escape(plain, quote=True),
-        "description": html.escape(page.description, quote=True),
-        "hide": ["navigation"] if toc else ["navigation", "toc"],
-    }
+    plain = title.replace("<", "‹").replace(">", "›")
+    told = {"title": html.escape(plain, quote=True), **meta}
     # JSON is YAML: every value quoted, nothing retyped.
-    lines = [f"{key}: {json.dumps(value)}" for key, value in meta.items()]
+    lines = [f"{key}: {json.dumps(value)}" for key, value in told.items()]
     return "---\n" + "\n".join(lines) + "\n---\n"
 
 
