@@ -106,7 +106,10 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
             named=self._factors,
             kept=self._kept,
         )
-        site.add(tree)
+        try:
+            site.add(tree)
+        except TokenwattError as error:
+            raise PluginError(lines(error)) from error
         site.add_checker(keyring)
         return files
 

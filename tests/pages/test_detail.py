@@ -79,7 +79,7 @@ def test_the_status_is_the_gravest_that_is_said(demo: Configuration, full: Confi
 
 
 def test_no_words_of_a_run_end_the_script(make: Make) -> None:
-    written = script(detail(make(spec=small_spec(title="a </script><b>"))))
+    written = script(detail(make(spec=small_spec(title="a </script><b>"))), "reports/x.html")
     assert re.fullmatch(r"TokenwattDetail\(\{.*\}\);\n", written)
     assert written.isascii()
     assert "<" not in written

@@ -148,6 +148,7 @@ def _section(index: int, section: Section, first: Configuration) -> dict[str, Js
     return {
         "id": f"section-{index}",
         "workload": section.workload,
+        "objectives": [objective.to_json() for objective in first.setup.slo],
         "workload_hash": section.workload_hash,
         "slo": list(section.slo),
         "power_scope": section.power_scope,

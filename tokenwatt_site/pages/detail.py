@@ -105,7 +105,7 @@ def quoted(record: ClaimsOnlyRecord) -> dict[str, JsonValue]:
     """
     fields = {each.field: each.text for each in record.setup}
     slo = _limits(" ".join((record.summary, *fields.values())))
-    source = fields.get("Power source", "")
+    scope = "gpu" if fields.get("Power source", "").startswith("GPU board") else None
     boards = re.match(r"(\d{1,6})× ", fields.get("Accelerator", ""))
     return {
         "schema": QUOTED_SCHEMA,
@@ -123,7 +123,8 @@ def quoted(record: ClaimsOnlyRecord) -> dict[str, JsonValue]:
         "slo": slo or None,
         "slo_text": ", ".join(f"{o['label']} ≤ {text.milliseconds(o['limit_ms'])}" for o in slo),
         "workload": {"name": fields.get("Workload trace"), "hash": None},
-        "power_scope": "gpu" if source.startswith("GPU board") else None,
+        "power_scope": scope,
+        "power_words": instruments.ONLY["gpu"] if scope else "",
         "cpu": False,
         "cards": int(boards[1]) if boards else None,
         "launches": 0,
@@ -139,13 +140,22 @@ def quoted(record: ClaimsOnlyRecord) -> dict[str, JsonValue]:
     }
 
 
-def script(value: JsonValue) -> str:
+def measured_script(configuration: Configuration, url: str) -> str:
+    """Return the script of a configuration's own detail; see `script`."""
+    return script(detail(configuration), url)
+
+
+def script(value: JsonValue, url: str) -> str:
     """Return the script that hands a detail to the page that asked for it.
 
     Definitions are left out: the glossary has them once.
+
+    Args:
+        value: a detail, or a quoted one.
+        url: its page, from the root of the site.
     """
     metrics = [{k: v for k, v in m.items() if k != "definition"} for m in value["metrics"]]
-    return f"{FUNCTION}({data(value | {'metrics': metrics})});\n"
+    return f"{FUNCTION}({data(value | {'metrics': metrics, 'url': url})});\n"
 
 
 def data(value: JsonValue) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -25,7 +24,7 @@ _RENDERS: Final = ("altair", "jinja2", "markupsafe", "pydantic", "vl-convert-pyt
 
 
 class KeptPages:
-    """Pages with their charts in them, each in a file of its own."""
+    """Pages with their charts in them, and other texts of which there is one for each page."""
 
     def __init__(self, folder: Path) -> None:
         """Keep them in `folder`, which is made with the first of them."""
@@ -39,22 +38,32 @@ class KeptPages:
             render: a function of a module, which looks at nothing but what it is given.
             given: for it; what tells two of them apart is in their `repr`.
         """
+
+        def finished() -> str:
+            page = render(*given)
+            html = fill(page.html, page.charts, lambda chart: draw(chart, self._folder))
+            return json.dumps([page.title, page.description, page.toc, html])
+
+        title, description, toc, html = json.loads(self._kept(finished, render, given))
+        contents = tuple((anchor, words) for anchor, words in toc)
+        return Page(title, description, contents, html, charts=())
+
+    def text(self, render: Callable[..., str], *given: object) -> str:
+        """Return what `render(*given)` does, as `get` does for a page."""
+        return self._kept(lambda: render(*given), render, given)
+
+    def _kept(self, make: Callable[[], str], render: Callable[..., object], given: object) -> str:
         code = code_digest(_TEMPLATES, _RENDERS)
         told = [code, render.__module__, render.__qualname__, _seen(given)]
         key = sha256_hex(json.dumps(told).encode())
         if (entry := self._cache.find(key)) is not None:
-            title, description, toc, html = json.loads(zlib.decompress(entry))
-            contents = tuple((anchor, words) for anchor, words in toc)
-            return Page(title, description, contents, html, charts=())
-        page = render(*given)
-        html = fill(page.html, page.charts, lambda chart: draw(chart, self._folder))
-        made = replace(page, html=html, charts=())
-        told = [made.title, made.description, made.toc, made.html]
-        self._cache.keep(key, zlib.compress(json.dumps(told).encode(), 3))
+            return zlib.decompress(entry).decode()
+        made = make()
+        self._cache.keep(key, zlib.compress(made.encode(), 3))
         return made
 
     def drop_unused(self) -> None:
-        """Remove the pages that nobody asked for."""
+        """Remove what nobody asked for."""
         self._cache.drop_unused()
 
 
