@@ -40,6 +40,7 @@ from tokenwatt_site.pages.kept import KeptPages
 from tokenwatt_site.pages.named import FOLDER as NAMED
 from tokenwatt_site.pages.named import load_named
 from tokenwatt_site.pages.page import Links, Page, asset
+from tokenwatt_site.pages.quoted_detail import quoted_detail
 from tokenwatt_site.run import ClaimsOnlyRecord
 from tokenwatt_site.trust.keyring import Keyring
 from tokenwatt_site.trust.verify import Tree, ValidatedRun
@@ -164,7 +165,7 @@ class Site:
         """Add each result as a script, the page that compares them, and those that are named."""
         # Each is made when it is needed: all together they take gigabytes.
         sides = {c.id: (partial(detail.detail, c), file) for c, file in reports}
-        told = {str((q := detail.quoted(r))["id"]): (q, file) for r, _, file in quotes}
+        told = {str((q := quoted_detail(r))["id"]): (q, file) for r, _, file in quotes}
         for c, file in reports:
             self._add_later(f"{compare.DETAILS}/{c.id}.js", detail.measured_script, c, file.url)
         for name, (value, file) in told.items():

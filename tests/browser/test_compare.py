@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
@@ -10,10 +11,11 @@ from playwright.sync_api import Browser, Page
 
 from tests.pages.conftest import SHIPPED
 from tests.support.details import GOODPUT, a_detail, a_metric, answered, offered
-from tokenwatt_site.comparison import compare
+from tokenwatt_site.comparison.compare import compare
 from tokenwatt_site.pages import compare as pages
-from tokenwatt_site.pages import detail
+from tokenwatt_site.pages.comparison_blocks import blocks, heading
 from tokenwatt_site.pages.page import asset
+from tokenwatt_site.pages.quoted_detail import quoted_detail
 from tokenwatt_site.trust.verify import load_claims_only
 
 pytestmark = pytest.mark.browser
@@ -47,7 +49,7 @@ def uncorrected() -> dict[str, Any]:
 
 
 def quoted() -> dict[str, Any]:
-    return detail.quoted(load_claims_only(SHIPPED))
+    return quoted_detail(load_claims_only(SHIPPED))
 
 
 CASES: dict[str, Details] = {
@@ -67,6 +69,10 @@ CASES: dict[str, Details] = {
         {"code": "simulated", "text": "the engine was simulated: nothing was measured"}])],
     "slo": [a_side(), a_side("b", slo=[], slo_text="none")],
     "workload": [a_side(), a_side("b", workload={"name": "x", "version": 1, "hash": "2" * 64})],
+    "setups of two questions": [
+        a_side(setup={"slo": [1]}),
+        a_side("b", setup={"slo": [2]}, slo=[], slo_text="none", workload={"name": "x"}),
+    ],
     "hash": [
         a_side(),
         a_side("b", workload={"name": "chat-mix-v1", "version": 1, "hash": "2" * 64}),
@@ -82,6 +88,21 @@ CASES: dict[str, Details] = {
     "many launches": [
         a_side("a", {"goodput": tuple(2400.0 + (7 * i) % 13 for i in range(40))}),
         a_side("b", {"goodput": tuple(2500.0 + (5 * i) % 17 for i in range(40))}, realisations=[]),
+    ],
+    "told of sides": [
+        a_side(
+            tool_version="0.9",
+            status="unranked",
+            exclusions=[{"code": "mode", "text": "x"}, {"code": "key", "text": "y"}],
+        ),
+        a_side(
+            "b",
+            signer=None,
+            mode="demo",
+            status="withdrawn",
+            exclusions=[{"code": "withdrawn", "text": "withdrawn by its publisher: <b>"}],
+            gate={"outcome": "failed", "text": "the accuracy gate failed"},
+        ),
     ],
     "setup": [
         a_side(setup={"slots": 4, "shared": True, "lengths": [{"min": 1, "max": 2.5}], "x": None}),
@@ -123,9 +144,36 @@ def test_the_script_comes_to_the_builders_numbers(scripted: Page, details: Detai
     close(found, json.loads(json.dumps(asdict(compare(details)))))
 
 
+def by_chance(draw: random.Random) -> Details:
+    """Two results whose launches, rows, answers and cards are any."""
+    n, spread = draw.randint(1, 8), draw.choice((0.0, 0.004, 0.02, 0.3))
+    right = [draw.random() < 0.8 for _ in range(draw.randint(1, 300))]
+    sides = []
+    for name in ("a", "b"):
+        launches = draw.choice((n, n, draw.randint(1, 40)))
+        numbers = {
+            key: [draw.uniform(0.9, 1.1) * draw.lognormvariate(3, spread) for _ in range(launches)]
+            for key in NUMBERS
+        }
+        given = [is_right != (draw.random() < 0.1) for is_right in right]
+        rows = draw.choice(([[r, 5_000_000, 900] for r in range(1, launches + 1)], []))
+        side = {"answers": answered(*given), "cards": draw.randint(1, 64), "realisations": rows}
+        sides.append(a_detail(name, numbers, **side))
+    return sides
+
+
+def test_script_and_builder_agree_on_any_numbers(scripted: Page) -> None:
+    draw = random.Random(8)
+    cases = [by_chance(draw) for _ in range(150)]
+    found = scripted.evaluate("cases => cases.map(TokenwattComparison.compare)", cases)
+    close(found, json.loads(json.dumps([asdict(compare(details)) for details in cases])))
+    said = scripted.evaluate("cases => cases.map(TokenwattCompareView.blocks)", cases)
+    close(said, json.loads(json.dumps([blocks(details) for details in cases])))
+
+
 @pytest.mark.parametrize("details", CASES.values(), ids=CASES)
 def test_the_script_says_the_builders_words(scripted: Page, details: Details) -> None:
     found = scripted.evaluate("details => TokenwattCompareView.blocks(details)", details)
-    close(found, json.loads(json.dumps(pages.blocks(details))))
-    heading = scripted.evaluate("details => TokenwattCompareView.heading(details)", details)
-    assert heading == pages.heading(details)
+    close(found, json.loads(json.dumps(blocks(details))))
+    named = scripted.evaluate("details => TokenwattCompareView.heading(details)", details)
+    assert named == heading(details)

@@ -49,7 +49,9 @@ def test_h32_two_configurations_are_compared_wherever_the_page_is(
     seen.page.goto(address(site, *toys(site), base=base))
     expect(seen.page.locator(".tw-fields tbody th")).to_have_text(["Host"])
     expect(seen.page.locator(".tw-cmp tbody th[scope=row]").first).to_contain_text("SLO goodput")
-    expect(seen.page.locator(".tw-controlled")).to_contain_text("no other recorded field differs")
+    expect(seen.page.locator(".tw-controlled")).to_contain_text(
+        "no other recorded setup field differs"
+    )
     assert seen.complaints == []
     assert [u for u in seen.requests if not u.startswith((base, "data:"))] == []
 

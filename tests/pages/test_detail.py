@@ -6,7 +6,7 @@ import re
 from tests.pages.conftest import Make
 from tests.support.details import a_detail
 from tests.support.runs import answers_of, gated_spec, small_spec
-from tokenwatt_site.comparison import compare
+from tokenwatt_site.comparison.compare import compare
 from tokenwatt_site.configuration import Configuration
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.pages.detail import data, detail, script, status

@@ -16,6 +16,7 @@ from tokenwatt_site.files import put
 from tokenwatt_site.pages import compare, detail, quoted, standalone
 from tokenwatt_site.pages import report as report_page
 from tokenwatt_site.pages.page import NO_LINKS, Page
+from tokenwatt_site.pages.quoted_detail import quoted_detail
 from tokenwatt_site.trust.keyring import Keyring
 from tokenwatt_site.trust.verify import ValidatedRun, settle
 
@@ -89,7 +90,7 @@ def _page(paths: Sequence[Path], title: str | None, keys: Path) -> Page:
         if title is not None:
             configuration = replace(configuration, title=title)
         return report_page.render(configuration, NO_LINKS)
-    sides = [] if record is None else [detail.quoted(record)]
+    sides = [] if record is None else [quoted_detail(record)]
     sides += [detail.detail(configuration) for configuration in configurations]
     if len(sides) > compare.MOST_SIDES:
         raise UsageError(

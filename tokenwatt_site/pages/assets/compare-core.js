@@ -118,8 +118,10 @@
     if (a.simulated !== b.simulated) {
       return (a.simulated ? "A" : name) + " was simulated and the other measured: a simulated number is about nothing";
     }
-    var why = otherWorkload(a, b);
-    if (why !== null) { return why; }
+    return [otherWorkload(a, b), otherLimits(a, b)].filter(Boolean).join("; ") || null;
+  }
+
+  function otherLimits(a, b) {
     if (a.slo === null) { return "A tells no SLO in words that can be compared"; }
     return same(limits(a), limits(b)) ? null : "another SLO: " + b.slo_text + " against " + a.slo_text;
   }
@@ -132,14 +134,16 @@
     var whole = data.whole.indexOf(key) >= 0;
     if (a.mode !== b.mode) {
       if (!whole) { return b.mode + " mode against " + a.mode + ": windows of another length"; }
-      return (a.launches < b.launches ? a : b).mode + " mode has too few launches for an interval";
+      var few = a.launches < b.launches ? a : b;
+      if (few.launches >= MIN_LAUNCHES) { return null; }
+      return few.mode + " mode with n = " + few.launches + ": an interval takes " + MIN_LAUNCHES + " launches";
     }
     return !whole && !same(a.rows, b.rows) ? "windows of another length: short ones overstate more" : null;
   }
 
   function number(detail, key) {
     var found = detail.metrics.find(function (metric) { return metric.key === key; });
-    var reason = detail.quoted ? "not told" : "the run does not tell";
+    var reason = detail.quoted ? "not told by the publication" : "the run does not tell";
     return found || { label: data.metrics[key].label, value: null, repeats: [], reason: reason };
   }
 

@@ -96,12 +96,20 @@
     return capital(detail.exclusions.map(function (each) { return each.text; }).join("; ")) + ".";
   }
 
+  function status(detail) {
+    var told = detail.exclusions, more = told.length - 1;
+    if (detail.status !== "unranked" || !told.length) { return detail.status; }
+    var rest = more ? ", and " + count(more) + (more === 1 ? " more reason" : " more reasons") : "";
+    return "unranked: " + told[0].text + rest;
+  }
+
   function side(detail, index) {
     var words = [detail.under];
     if (detail.quoted) {
       words.push("published " + detail.measured);
     } else {
-      words.push(detail.mode + " mode, n = " + detail.launches + ", " + detail.measured, detail.status);
+      var signer = detail.signer || "a key that is not registered", run = detail.mode + " mode, n = " + detail.launches;
+      words.push(run + ", " + detail.measured + ", signed by " + signer, status(detail));
     }
     return {
       letter: letter(index), role: index ? "compared" : "baseline", title: detail.title, under: words.join("; "), id: detail.id
@@ -110,8 +118,11 @@
 
   function said(row) {
     var ratio = row.ratio, label = data.metrics[row.key].label;
+    if (row.key === "goodput") { label += ", not corrected to the long run,"; }
     var name = /^[A-Z]{2}/.test(label) ? label : label.slice(0, 1).toLowerCase() + label.slice(1);
-    if (ratio.low === null) { return [[name + " ", ""], [change(ratio.value), "b"], [", without an interval", ""]]; }
+    if (ratio.low === null) {
+      return [[name + " ", ""], [row.word, "b"], [" (ratio " + shown(ratio.value, 3) + ", without an interval)", ""]];
+    }
     var words = SEEN.indexOf(row.word) >= 0 ? change(ratio.value) : row.word;
     var told = " (" + row.level + "% interval " + percent(ratio.low) + " to " + percent(ratio.high) + ")";
     return [[name + " ", ""], [words, "b"], [told, ""]];
@@ -130,7 +141,7 @@
   }
 
   function controlled(pair, name) {
-    var words = ": " + fieldWords(pair.differing[0]) + " differs between A and " + name + "; no other recorded field differs.";
+    var words = ": " + fieldWords(pair.differing[0]) + " differs between A and " + name + "; no other recorded setup field differs.";
     var parts = [["Controlled pair", "b"], [words, ""]];
     if (pair.unknown.length) {
       parts.push([" Recorded on neither side, so that it may differ: " + joined(pair.unknown.map(fieldWords)) + ".", ""]);
@@ -145,6 +156,9 @@
     details.forEach(function (detail, i) {
       var lead = detail.quoted ? "As published, not recomputed." : NOTICES[detail.status];
       if (lead) { made.push({ kind: "notice", lead: letter(i) + ": " + lead, rest: why(detail) }); }
+      if (detail.gate.outcome === "failed") {
+        made.push({ kind: "notice", lead: letter(i) + ": accuracy gate failed.", rest: capital(detail.gate.text) + "." });
+      }
     });
     found.pairs.forEach(function (pair, i) {
       made.push(p("tw-summary", summary(details[0], pair, letter(i + 1))));
@@ -177,6 +191,7 @@
   function fieldRow(details, field) {
     return [cell([[fieldWords(field.path), ""]])].concat(field.values.map(function (value, i) {
       if (details[i].quoted) { return cell([["in its own words", ""]]); }
+      if (field.path === "slo") { return cell([[details[i].slo_text, ""]]); }
       if (Array.isArray(value)) { return cell(listed(value, field.values)); }
       return cell([[value === null ? "absent" : valueWords(value), ""]]);
     }));
@@ -192,7 +207,7 @@
         heads: [head("Field")].concat(details.map(function (_, i) { return head(letter(i)); })),
         groups: [{ name: "", rows: found.fields.map(function (field) { return fieldRow(details, field); }) }]
       });
-    } else if (all) {
+    } else if (details.filter(function (detail) { return !detail.quoted; }).length > 1) {
       made.push(p("", [["None of " + all + " setup fields differs: these are runs of one setup.", ""]]));
     }
     if (details.some(function (detail) { return detail.quoted; })) {
@@ -200,7 +215,9 @@
     }
     if (found.equal.length && differ) {
       var words = "The " + found.equal.length + " fields that are equal";
-      made.push({ kind: "details", summary: words, items: found.equal.map(fieldWords) });
+      var setup = details.find(function (detail) { return !detail.quoted; }).setup;
+      var items = found.equal.map(function (path) { return fieldWords(path) + ": " + valueWords(setup[path]); });
+      made.push({ kind: "details", summary: words, items: items });
     }
     return made;
   }
@@ -256,10 +273,10 @@
     var told = [];
     rows.forEach(function (row) {
       if (row.ratio === null) { return; }
-      var words = row.launches[0] === 0 ? "n = " + row.launches[1] + " on the other side"
+      var words = row.launches[0] === 0 ? "one published value against n = " + row.launches[1]
         : row.paired ? "paired by realisation, n = " + pairsOf(row)
           : "Welch on logarithms, n = " + row.launches[0] + " and " + row.launches[1] + " launches";
-      words += ", " + (row.level ? row.level + "% interval" : "too few for an interval");
+      words += ", " + (row.level ? row.level + "% interval" : "no interval");
       if (told.indexOf(words) < 0) { told.push(words); }
     });
     return told.length ? capital(told.join("; ")) + "." : "";
@@ -319,24 +336,29 @@
         var items = pair.absent.map(function (each) { return each[0] + ": " + each[1]; });
         made.push({ kind: "details", summary: "Numbers that neither side has", items: items });
       }
+      made = made.concat(cards(pair.cards, name));
     }
-    return made.concat(cards(pair.cards, name), accuracy(pair.accuracy, name));
+    return made.concat(accuracy(pair.accuracy, name));
   }
 
   /* ---------- the end of the page */
 
   function notCovered(details) {
     var other = details[1], dates = details.map(function (detail, i) {
-      return letter(i) + (detail.quoted ? " was published" : " is") + " of " + detail.measured;
+      return letter(i) + (detail.quoted ? " was published on " : " is of ") + detail.measured;
     });
-    return {
-      kind: "not", items: [
-        ["Causes", "That a field differs does not show that it is the cause."],
-        ["Other boards", OTHER_BOARDS],
-        ["Other workloads and limits", other.workload.name + " within " + other.slo_text + ". Others can turn the order."],
-        ["Time between the runs", dates.join(", ") + "."]
-      ]
-    };
+    var items = [
+      ["Causes", "That a field differs does not show that it is the cause."],
+      ["Other boards", OTHER_BOARDS],
+      ["Other workloads and limits", other.workload.name + " within " + other.slo_text + ". Others can turn the order."],
+      ["Time between the runs", dates.join(", ") + "."]
+    ];
+    var tools = details.map(function (detail) { return detail.tool_version; });
+    if (new Set(tools.filter(Boolean)).size > 1) {
+      var told = tools.map(function (tool, i) { return tool ? letter(i) + " with " + tool : ""; }).filter(Boolean);
+      items.push(["Versions of the tool", told.join(", ") + "."]);
+    }
+    return { kind: "not", items: items };
   }
 
   function address(details) {
@@ -349,7 +371,7 @@
     var a = details[0], told = found.pairs.map(function (pair, i) {
       var detail = details[i + 1], rows = byKey(pair), row = rows.long_run_goodput || rows.goodput;
       if (!row) { return detail.title + ": not compared."; }
-      var n = row.paired ? "n = " + pairsOf(row) : "n = " + row.launches[0] + " and " + row.launches[1];
+      var n = row.paired ? "n = " + pairsOf(row) : "n = " + (row.launches[0] ? row.launches[0] + " and " : "") + row.launches[1];
       var level = row.level ? row.level + "% interval " + interval(row.ratio) : "no interval";
       return detail.title + ", " + data.metrics[row.key].label + " " + shown(row.ratio.value, 3) + " of the baseline's, " +
         level + ", " + n + ", " + detail.mode + " mode, " + detail.measured + (a.quoted ? ", A as published" : "") + ": " +

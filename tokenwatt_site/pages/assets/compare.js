@@ -5,7 +5,7 @@
 
   var data = globalThis.TokenwattCompareData, view = globalThis.TokenwattCompareView, letter = globalThis.TokenwattComparison.letter;
   var root = document.getElementById("compare"), NS = "http://www.w3.org/2000/svg", SHOWN = 200;
-  var known = {}, waiting = {}, job = 0, sides = [], filter = "", choice = location.hash;
+  var known = {}, waiting = {}, job = 0, sides = [], filter = "", choice = location.hash, plain = document.title;
 
   function part(id) { return document.getElementById("compare-" + id); }
 
@@ -280,6 +280,7 @@
     part("notices").replaceChildren.apply(part("notices"), told.map(function (each) { return notice("Not as asked.", each); }));
     var heading = details.length > 1 ? view.heading(details) : "Compare";
     part("title").textContent = heading;
+    document.title = details.length > 1 ? heading : plain;
     var blocks = details.length > 1 ? view.blocks(details).map(element) : [];
     if (blocks.length && /^http/.test(location.protocol)) {
       blocks.push(command("compare-link", "Address of this comparison", location.href));
@@ -287,6 +288,7 @@
     part("result").replaceChildren.apply(part("result"), blocks);
     var more = details.length < data.most && rowsOfCatalogue().length ? [adding()] : [];
     part("pick").replaceChildren(make("div", { class: "tw-pick" }, details.map(chosen).concat(more)));
+    if (!rowsOfCatalogue().length) { fill(part("pick"), [make("p", {}, ["Nothing is measured on this site yet."])]); }
   }
 
   function refresh() {
@@ -299,7 +301,7 @@
       }));
       show(found.filter(Boolean), told);
       // What was pressed is made anew; the keyboard goes on at the choice.
-      var next = document.getElementById(inside ? "compare-options" : kept);
+      var next = document.getElementById(inside ? "compare-options" : kept) || (inside && part("pick").querySelector("button"));
       if (next) { next.focus({ preventScroll: true }); }
     });
   }
