@@ -384,6 +384,32 @@ def test_a_site_that_knows_its_address_names_the_run_to_reproduce_and_publishes_
     assert verify(built / "runs" / run_id / "run.json").promised.commitment is not None
 
 
+def test_every_result_is_a_script_that_a_page_from_disk_can_load(site: Path) -> None:
+    details = site / "details"
+    reports = {path.stem for path in (site / "reports").glob("*.html")}
+    assert {path.stem for path in details.glob("*.js")} == reports
+    assert [path.stem for path in (details / "quoted").glob("*.js")] == [
+        path.stem for path in (site / "quoted").glob("*.html")
+    ]
+    for path in details.rglob("*.js"):
+        assert path.read_text(encoding="ascii").startswith("TokenwattDetail({")
+
+
+def test_a_comparison_of_what_is_not_there_stops_the_build_naming_file_and_field(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    make_project(tmp_path)
+    named = tmp_path / "site_src" / "comparisons"
+    named.mkdir()
+    (named / "x.yml").write_text(
+        "name: x\ntitle: X\nwhy: To see.\nbaseline: gone\nothers:\n  - gone-too\n",
+        encoding="utf-8",
+    )
+    told = refusal(tmp_path, caplog)
+    assert f"{named / 'x.yml'}:4: baseline: is not on this site" in told
+    assert "others.0: is not on this site" in told
+
+
 def test_a_site_without_runs_builds(tmp_path: Path) -> None:
     make_project(tmp_path)
     home = (build_site(tmp_path) / "index.html").read_text(encoding="utf-8")

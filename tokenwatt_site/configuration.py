@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from tokenwatt_site.canonical import digest
 from tokenwatt_site.eligibility import Exclusion, reasons
 from tokenwatt_site.run import Claims
 from tokenwatt_site.spec import Mode, Setup
@@ -58,19 +60,30 @@ class Configuration:
 
 def group(runs: Iterable[ValidatedRun]) -> tuple[Configuration, ...]:
     """Group runs by setup, measured and simulated apart; the order is that of the ids."""
-    members: dict[str, list[ValidatedRun]] = {}
+    members: dict[tuple[str, str], list[ValidatedRun]] = {}
     by_id: dict[str, ValidatedRun] = {}
     for run in runs:
         by_id[run.run_id] = run
-        members.setdefault(_page_id(run), []).append(run)
-    return tuple(_configuration(page, members[page], by_id) for page in sorted(members))
+        members.setdefault((_page_id(run), digest(run.run.spec.setup.to_json())), []).append(run)
+    shared = Counter(page for page, _ in members)
+    named = {
+        # 12 digits can be made to agree by trying; setups that share them are named by more.
+        page if shared[page] == 1 else _whole_id(page, whole): members[page, whole]
+        for page, whole in members
+    }
+    return tuple(_configuration(page, named[page], by_id) for page in sorted(named))
 
 
 def _page_id(run: ValidatedRun) -> str:
-    slug, _, digest = run.run.configuration.rpartition("-")
+    slug, _, short = run.run.configuration.rpartition("-")
     if not run.run.simulated:
         return run.run.configuration
-    return f"simulated-{slug}"[: MAX_ID_LENGTH - len(digest) - 1].rstrip("-") + f"-{digest}"
+    return f"simulated-{slug}"[: MAX_ID_LENGTH - len(short) - 1].rstrip("-") + f"-{short}"
+
+
+def _whole_id(page: str, whole: str) -> str:
+    kind = "simulated-" if page.startswith("simulated-") else ""
+    return f"{kind}{whole}"[:MAX_ID_LENGTH]
 
 
 def _configuration(

@@ -95,7 +95,10 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
         keyring, tree = self._read()
         self._pages = {}
         site = Site(config, files, self._pages, self._runs, self._factors)
-        site.add(tree)
+        try:
+            site.add(tree)
+        except TokenwattError as error:
+            raise PluginError(lines(error)) from error
         site.add_checker(keyring)
         return files
 

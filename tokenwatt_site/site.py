@@ -13,12 +13,17 @@ from urllib.parse import urljoin
 from mkdocs.structure.files import File, InclusionLevel
 from mkdocs.utils import get_relative_url
 
-from tokenwatt_site.configuration import group
+from tokenwatt_site.canonical import JsonValue
+from tokenwatt_site.configuration import Configuration, group
 from tokenwatt_site.errors import TokenwattError, VerificationError
 from tokenwatt_site.leaderboard import rank
 from tokenwatt_site.pages import (
+    catalogue,
+    compare,
+    detail,
     glossary,
     history,
+    plan_page,
     quoted,
     ranking,
     ranking_csv,
@@ -28,7 +33,10 @@ from tokenwatt_site.pages import (
     verification,
 )
 from tokenwatt_site.pages.factors import Factors
+from tokenwatt_site.pages.named import FOLDER as NAMED
+from tokenwatt_site.pages.named import load_named
 from tokenwatt_site.pages.page import Links, Page, asset
+from tokenwatt_site.pages.quoted_detail import quoted_detail
 from tokenwatt_site.run import ClaimsOnlyRecord
 from tokenwatt_site.trust.keyring import Keyring
 from tokenwatt_site.trust.verify import Tree, ValidatedRun
@@ -40,7 +48,9 @@ if TYPE_CHECKING:
 HOME: Final = "index.md"
 GLOSSARY: Final = "glossary.md"
 VERIFY: Final = "verify.md"
+PLAN: Final = "plan.md"
 METHOD: Final = "method.md"
+COMPARE: Final = "compare.md"
 ASSETS: Final = "assets"
 STYLE: Final = "assets/tokenwatt.css"
 SCRIPT: Final = "assets/tokenwatt.js"
@@ -78,13 +88,18 @@ class Site:
         self._place(words, glossary.render())
         board = rank(configurations)
         urls = {c.id: get_relative_url(f.url, home.url) for c, f in reports}
+        known = {c.id: c for c in configurations}
+        self._add_comparisons(reports, quotes, home, words)
+        listed = catalogue.catalogue(board, known, {c.id: f.url for c, f in reports})
+        self._add_catalogue(listed)
+        self._add_plan(listed)
         table = ranking_csv.ranking(board, urls)
         self._files.append(File.generated(self._config, ranking_csv.NAME, content=table))
         self._place(
             home,
             ranking.render(
                 board,
-                {c.id: c for c in configurations},
+                known,
                 urls,
                 [(r, get_relative_url(f.url, home.url)) for r, _, f in quotes],
                 [self._left_out(path, error) for path, error in tree.refused],
@@ -96,6 +111,54 @@ class Site:
         if method is not None and SIMULATOR in method.content_string:
             self._add_simulator()
 
+    def _add_catalogue(self, known: dict[str, JsonValue]) -> None:
+        self._add_scripts((catalogue.READER,), catalogue.DATA, catalogue.script(known))
+
+    def _add_comparisons(
+        self,
+        reports: Sequence[tuple[Configuration, File]],
+        quotes: Sequence[tuple[ClaimsOnlyRecord, Path, File]],
+        home: File,
+        words: File,
+    ) -> None:
+        """Add each result as a script, the page that compares them, and those that are named."""
+        sides = {c.id: (detail.detail(c), file) for c, file in reports}
+        sides |= {(q := quoted_detail(r))["id"]: (q, file) for r, _, file in quotes}
+        for name, (value, file) in sides.items():
+            content = detail.script(value, file.url)
+            uri = f"{compare.DETAILS}/{name}.js"
+            self._files.append(File.generated(self._config, uri, content=content))
+        page = self._reserve(COMPARE)
+        named = []
+        for each in load_named(Path(self._config.docs_dir) / NAMED, sides):
+            file = self._reserve(f"{NAMED}/{each.name}.md")
+            urls = {i: get_relative_url(sides[i][1].url, file.url) for i in each.sides}
+            shown = compare.render(
+                [sides[i][0] for i in each.sides],
+                urls,
+                title=each.title,
+                why=each.why,
+                glossary=get_relative_url(words.url, file.url),
+                live=get_relative_url(page.url, file.url),
+            )
+            self._place(file, shown)
+            named.append((each.title, each.why, get_relative_url(file.url, page.url)))
+        root = get_relative_url(ASSETS, page.url).removesuffix(ASSETS)
+        known = (catalogue.DATA, catalogue.READER)
+        links = [get_relative_url(file.url, page.url) for file in (home, words)]
+        self._place(page, compare.picker(root, known, named, *links))
+        published = [(str(q["id"]), str(q["title"])) for q, _ in sides.values() if q["quoted"]]
+        self._add_scripts(compare.SCRIPTS, compare.DATA, compare.script_data(published))
+
+    def _add_plan(self, known: dict[str, JsonValue]) -> None:
+        file = self._reserve(PLAN)
+        folder = get_relative_url(ASSETS, file.url)
+        names = (catalogue.DATA, catalogue.READER, *plan_page.SCRIPTS)
+        scripts = [f"{folder}/{name}" for name in names]
+        root = get_relative_url(".", file.url)
+        self._place(file, plan_page.render(known, scripts, root, self._named))
+        self._add_assets(plan_page.SCRIPTS)
+
     def _add_simulator(self) -> None:
         self._add_scripts(simulator.SCRIPTS, simulator.DATA, simulator.data())
 
@@ -105,12 +168,15 @@ class Site:
         self._add_scripts(verification.SCRIPTS, verification.DATA, verification.data(keyring))
 
     def _add_scripts(self, names: Sequence[str], data: str, content: str) -> None:
+        self._add_assets(names)
+        uri = f"{ASSETS}/{data}"
+        self._files.append(File.generated(self._config, uri, content=content))
+
+    def _add_assets(self, names: Sequence[str]) -> None:
         for name in names:
             uri = f"{ASSETS}/{name}"
             if self._files.get_file_from_path(uri) is None:
                 self._files.append(File.generated(self._config, uri, content=asset(name)))
-        uri = f"{ASSETS}/{data}"
-        self._files.append(File.generated(self._config, uri, content=content))
 
     def _left_out(self, path: Path, error: TokenwattError) -> tuple[str, str]:
         # Readers of the site have no use for where the builder keeps its files.
@@ -120,7 +186,9 @@ class Site:
         return text.printable(name), why
 
     def _reserve(self, uri: str) -> File:
-        in_nav = uri in {HOME, GLOSSARY, VERIFY}
+        in_nav = uri in {HOME, GLOSSARY, VERIFY, COMPARE}
+
+        in_nav = uri in {HOME, GLOSSARY, VERIFY, PLAN}
         inclusion = InclusionLevel.INCLUDED if in_nav else InclusionLevel.NOT_IN_NAV
         return File.generated(self._config, uri, content="", inclusion=inclusion)
 

@@ -4,7 +4,9 @@ import json
 import re
 
 from tests.pages.conftest import Make
+from tests.support.details import a_detail
 from tests.support.runs import answers_of, gated_spec, small_spec
+from tokenwatt_site.comparison.compare import compare
 from tokenwatt_site.configuration import Configuration
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.pages.detail import data, detail, script, status
@@ -77,7 +79,7 @@ def test_the_status_is_the_gravest_that_is_said(demo: Configuration, full: Confi
 
 
 def test_no_words_of_a_run_end_the_script(make: Make) -> None:
-    written = script(detail(make(spec=small_spec(title="a </script><b>"))))
+    written = script(detail(make(spec=small_spec(title="a </script><b>"))), "reports/x.html")
     assert re.fullmatch(r"TokenwattDetail\(\{.*\}\);\n", written)
     assert written.isascii()
     assert "<" not in written
@@ -88,3 +90,11 @@ def test_what_a_script_would_read_otherwise_is_escaped() -> None:
     assert json.loads(written) == {"x": HOSTILE}
     assert written.isascii()
     assert "<" not in written
+
+
+def test_results_of_real_runs_are_what_is_compared(full: Configuration) -> None:
+    told = detail(full)
+    assert told.keys() == a_detail().keys()
+    (found,) = compare([told, told]).pairs
+    assert {row.word for row in found.rows if row.ratio is not None} == {"same within 3%"}
+    assert found.differing == ()

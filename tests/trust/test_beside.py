@@ -334,9 +334,8 @@ def test_what_several_files_state_is_gathered_once_and_bad_lines_are_named(
     assert (len(stated.signed), stated.unheard) == (3 + MAX_UNKNOWN + 5, 0)
 
 
-def test_statements_beside_no_file_are_named(tmp_path: Path) -> None:
-    for name in ("a.json", "a.att.jsonl", "b.att.jsonl", "c.txt", "c.att.jsonl"):
-        (tmp_path / name).touch()
-    found = dict(strays(tmp_path))
-    assert sorted(path.name for path in found) == ["b.att.jsonl", "c.att.jsonl"]
-    assert "b.json beside it" in str(found[tmp_path / "b.att.jsonl"])
+def test_statements_beside_nothing_that_was_read_are_named(tmp_path: Path) -> None:
+    files = [tmp_path / "x" / name for name in ("a.att.jsonl", "b.att.jsonl")]
+    found = dict(strays(files, [tmp_path / "x" / "a.json", tmp_path / "b.json"]))
+    assert list(found) == [files[1]]
+    assert "b.json beside it" in str(found[files[1]])

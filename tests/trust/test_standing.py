@@ -285,9 +285,13 @@ def test_the_earliest_of_others_is_the_witness_and_none_is_before_the_end(
     witness = standing(run, keyring, *statements).witness
     assert witness is not None
     assert (witness.key.name, witness.signed.made) == ("Lab 3", moment("2026-02-02T00:00:00Z"))
-    assert why_not(run, keyring, "countersigned", OTHER, made="2025-12-31T00:00:00Z") == (
+    assert why_not(run, keyring, "countersigned", OTHER, made="2026-01-01T00:00:00Z") == (
         "it is dated before the run ended"
     )
+    for kind in ("countersigned", "disputed", "withdrawn"):
+        key = a_key() if kind == "withdrawn" else OTHER
+        found = why_not(run, keyring, kind, key, made="2025-12-30T00:00:00Z")
+        assert found == "it is dated before the run"
 
 
 # --- reproductions

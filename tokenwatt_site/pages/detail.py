@@ -26,6 +26,9 @@ SCHEMA = "tokenwatt/result/1"
 FUNCTION = "TokenwattDetail"
 """What a script with a detail calls: a page opened from disk may fetch nothing."""
 
+_DIVIDED = ("key", "label", "value", "repeats", "reason")
+_NOT_COMPARED = frozenset({"runs", "not_covered", "not_recorded", "keyid", "started", "ended"})
+
 _STATUS = ("withdrawn", "superseded", "disputed", "simulated", "interrupted")
 """Codes of exclusions that stand for the whole run, the gravest first."""
 
@@ -39,6 +42,7 @@ def detail(configuration: Configuration) -> dict[str, JsonValue]:
         "schema": SCHEMA,
         "id": configuration.id,
         "title": configuration.title,
+        "quoted": False,
         "under": _under(configuration),
         "run": head.run_id,
         "runs": [each.run_id for each in configuration.runs],
@@ -79,13 +83,18 @@ def detail(configuration: Configuration) -> dict[str, JsonValue]:
     }
 
 
-def script(value: JsonValue) -> str:
-    """Return the script that hands a detail to the page that asked for it.
+def script(value: JsonValue, url: str) -> str:
+    """Return the script that hands a detail to the page that asked for it, as far as it compares.
 
-    Definitions are left out: the glossary has them once.
+    What the registry says of a number is left out: the page has it once for all of them.
+
+    Args:
+        value: a detail, or a quoted one.
+        url: its page, from the root of the site.
     """
-    metrics = [{k: v for k, v in m.items() if k != "definition"} for m in value["metrics"]]
-    return f"{FUNCTION}({data(value | {'metrics': metrics})});\n"
+    metrics = [{k: metric[k] for k in _DIVIDED} for metric in value["metrics"]]
+    kept = {k: v for k, v in value.items() if k not in _NOT_COMPARED}
+    return f"{FUNCTION}({data(kept | {'metrics': metrics, 'url': url})});\n"
 
 
 def data(value: JsonValue) -> str:

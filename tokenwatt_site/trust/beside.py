@@ -143,16 +143,20 @@ def gather(paths: Iterable[Path], *, run_id: str, known: Collection[str]) -> Sta
     return Stated(tuple(found.values()), len(unheard - found.keys()), tuple(unread.items()))
 
 
-def strays(folder: Path) -> Iterator[tuple[Path, InputError]]:
-    """Yield files of statements beside no file: whoever renames a run does not get rid of them."""
-    for where, _, files in os.walk(folder, followlinks=False):
-        beside = {path_beside(Path(name)).name for name in files if name.endswith(".json")}
-        for name in files:
-            if name.endswith(ENDING) and name not in beside:
-                path = Path(where, name)
-                wanted = f"{name.removesuffix(ENDING)}.json beside it"
-                what = "has statements about a run that is not there"
-                yield path, InputError(Problem(what, file=str(path), expected=wanted))
+def strays(paths: Iterable[Path], subjects: Iterable[Path]) -> Iterator[tuple[Path, InputError]]:
+    """Yield files of statements beside nothing: whoever moves a run does not get rid of them.
+
+    Args:
+        paths: the files of statements.
+        subjects: the runs and commitments that were read, which statements can be about.
+    """
+    attended = {path_beside(subject) for subject in subjects}
+    for path in paths:
+        if path not in attended:
+            wanted = f"{path.name.removesuffix(ENDING)}.json beside it, a run that is valid"
+            what = "has statements about a run that is not there"
+            remedy = "Move it to its run, whatever that is called now."
+            yield path, InputError(Problem(what, file=str(path), expected=wanted, remedy=remedy))
 
 
 def append(path: Path, line: bytes) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field
 
-from tokenwatt_site.schema import Line, Model, Sha256, publishable
+from tokenwatt_site.schema import Line, Model, Sha256, Words, publishable
 from tokenwatt_site.statistics import Reproduction
 from tokenwatt_site.trust.registration import Moment
 
@@ -65,7 +65,7 @@ class Countersigned(Said):
 class Disputed(Said):
     """Something is wrong with the run; `url`: where it is discussed."""
 
-    reason: Line
+    reason: Words
     url: HttpsUrl | None
 
 
@@ -76,20 +76,20 @@ class Settled(Said):
     """
 
     dispute: Sha256
-    reason: Line
+    reason: Words
 
 
 class Withdrawn(Said):
     """Its publisher takes the run back."""
 
-    reason: Line
+    reason: Words
 
 
 class Superseded(Said):
     """Its publisher has a better run: `by` (its id)."""
 
     by: Sha256
-    reason: Line
+    reason: Words
 
 
 Predicate: TypeAlias = (

@@ -21,7 +21,7 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from tokenwatt_site.canonical import JsonValue, canonical_bytes, load_json
 from tokenwatt_site.errors import InputError, Problem
-from tokenwatt_site.schema import Line, Model, validation_problems
+from tokenwatt_site.schema import Model, Words, validation_problems
 from tokenwatt_site.trust.signature import fits, is_small_order, key_id, key_problems, pae
 
 KEY_SCHEMA = "tokenwatt/key/1"
@@ -63,7 +63,7 @@ class Revocation(Model):
     """That a key counts no more from `at` on; said, and signed, by the key `by`."""
 
     at: Moment
-    reason: Line
+    reason: Words
     by: KeyId
     sig: Sig
 
@@ -77,8 +77,8 @@ class Registration(Model):
     key_schema: Literal["tokenwatt/key/1"]
     keyid: KeyId
     public_key: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-    name: Line
-    organisation: Line | None
+    name: Words
+    organisation: Words | None
     not_before: Moment | None
     not_after: Moment | None
     successor: KeyId | None

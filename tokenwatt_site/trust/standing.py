@@ -173,8 +173,9 @@ def bar(run: Subject, signed: Signed, *, keyring: Keyring, now: datetime) -> str
     Of a reproduction this says only what does not take the other run.
     """
     chain, signers = keyring.chain(run.keyid), keyring.chain(signed.keyid)
-    if signed.made > now + FUTURE_SLACK:
-        return "it is dated in the future"
+    ended = _ended(run.run)
+    if not ended - FUTURE_SLACK <= signed.made <= now + FUTURE_SLACK:
+        return f"it is dated {'in the future' if signed.made > now else 'before the run'}"
     match signed.said:
         case Withdrawn() | Superseded() if signed.keyid not in chain:
             return "only the run's own key, or one that follows it, takes a run back"
@@ -182,7 +183,7 @@ def bar(run: Subject, signed: Signed, *, keyring: Keyring, now: datetime) -> str
             return "it names the run itself"
         case Reproduced() | Countersigned() | Recomputed() if signers[-1] == chain[-1]:
             return "it is the publisher's own word"
-        case Countersigned() if signed.made < _ended(run.run):
+        case Countersigned() if signed.made < ended:
             return "it is dated before the run ended"
     return None
 

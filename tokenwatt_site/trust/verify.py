@@ -82,6 +82,7 @@ from tokenwatt_site.trust import beside, commitment, signature
 from tokenwatt_site.trust.accuracy import check_answers, check_asked, check_under_load
 from tokenwatt_site.trust.consistency import check_journal
 from tokenwatt_site.trust.difference import expect_equal
+from tokenwatt_site.trust.folder import listing
 from tokenwatt_site.trust.instruments import check_engine, check_idle, check_power
 from tokenwatt_site.trust.keyring import Keyring, KeyState
 from tokenwatt_site.trust.plausibility import check_dates, check_epochs, check_requests
@@ -262,7 +263,8 @@ def read_tree(runs_folder: Path, keyring: Keyring, replays: Replays | None = Non
     quoted: list[tuple[Path, ClaimsOnlyRecord]] = []
     found: list[Found] = []
     refused: list[tuple[Path, TokenwattError]] = []
-    for path in _candidates(runs_folder):
+    listed = listing(runs_folder)
+    for path in listed.documents:
         try:
             document = _document(path, runs_folder)
             if isinstance(document, dict) and "record_schema" in document:
@@ -278,7 +280,11 @@ def read_tree(runs_folder: Path, keyring: Keyring, replays: Replays | None = Non
     runs, lies = _promised(settle(runs, keyring), found, keyring)
     refused += lies
     refused += {path: (path, why) for run in runs for path, why in run.standing.unread}.values()
-    refused += beside.strays(runs_folder)
+    refused += listed.refused
+    subjects = [*(run.path for run in runs), *(each.path for each in found)]
+    refused += beside.strays(listed.statements, subjects)
+    quoted, contested = _uncontested(quoted)
+    refused += contested
     chosen: dict[str, Path] = {}
     for run in sorted(runs, key=_precedence):
         chosen.setdefault(f"run {run.run_id}", run.path)
@@ -299,6 +305,33 @@ def read_tree(runs_folder: Path, keyring: Keyring, replays: Replays | None = Non
     )
 
 
+def _uncontested(
+    quoted: Sequence[tuple[Path, ClaimsOnlyRecord]],
+) -> tuple[list[tuple[Path, ClaimsOnlyRecord]], list[tuple[Path, InputError]]]:
+    """Part from the records those that tell different things under one id; nobody is right."""
+    told: dict[str, list[tuple[Path, ClaimsOnlyRecord]]] = {}
+    for path, record in quoted:
+        told.setdefault(record.id, []).append((path, record))
+    refused = [
+        (
+            path,
+            InputError(
+                Problem(
+                    "is also the id of another record",
+                    file=str(path),
+                    field="id",
+                    found=name,
+                    expected="its own",
+                )
+            ),
+        )
+        for name, each in told.items()
+        if any(record != each[0][1] for _, record in each)
+        for path, _ in each
+    ]
+    return [item for item in quoted if item[0] not in dict(refused)], refused
+
+
 def _precedence(run: ValidatedRun) -> tuple[bool, Path]:
     return not run.standing.key.trusted, run.path
 
@@ -308,15 +341,6 @@ def _copies(runs: Iterable[ValidatedRun]) -> dict[str, list[ValidatedRun]]:
     for run in sorted(runs, key=_precedence):
         found.setdefault(run.run_id, []).append(run)
     return found
-
-
-def _candidates(folder: Path) -> list[Path]:
-    found: list[Path] = []
-    for where, folders, files in os.walk(folder, followlinks=False):
-        # A link to a folder is named, so that it is refused in the open and not passed over.
-        found += [Path(where, name) for name in folders if Path(where, name).is_symlink()]
-        found += [Path(where, name) for name in files if name.endswith(".json")]
-    return sorted(found)
 
 
 def _quoted(path: Path, document: JsonValue) -> ClaimsOnlyRecord:
