@@ -416,11 +416,11 @@ def attest(
 @short_app.command("report")
 @_handled
 def report(
-    files: Annotated[list[Path], typer.Argument(help="Run files of one configuration.")],
+    files: Annotated[list[Path], typer.Argument(help="Run files; of several setups: compare.")],
     title: Annotated[str | None, typer.Option(help="Heading of the page.")] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Where the page goes.")] = None,
 ) -> None:
-    """Write one self-contained HTML page that opens from disk."""
+    """Write one self-contained HTML page: a report, or a comparison with the first one named."""
     # The library of the charts takes longer to load than all else; no other command waits for it.
     from tokenwatt_site.commands.report import report as write  # noqa: PLC0415
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
-from tokenwatt_site.canonical import digest
 from tokenwatt_site.eligibility import Exclusion, reasons
 from tokenwatt_site.run import Claims
 from tokenwatt_site.spec import Mode, Setup
@@ -64,7 +63,7 @@ def group(runs: Iterable[ValidatedRun]) -> tuple[Configuration, ...]:
     by_id: dict[str, ValidatedRun] = {}
     for run in runs:
         by_id[run.run_id] = run
-        members.setdefault((_page_id(run), digest(run.run.spec.setup.to_json())), []).append(run)
+        members.setdefault((_page_id(run), run.held.setup), []).append(run)
     shared = Counter(page for page, _ in members)
     named = {
         # 12 digits can be made to agree by trying; setups that share them are named by more.
@@ -74,10 +73,33 @@ def group(runs: Iterable[ValidatedRun]) -> tuple[Configuration, ...]:
     return tuple(_configuration(page, named[page], by_id) for page in sorted(named))
 
 
+def led_by(
+    configuration: Configuration, run: ValidatedRun, by_id: Mapping[str, ValidatedRun]
+) -> Configuration:
+    """Return a configuration as if `run`, one of its runs, led it: what is told of that run alone.
+
+    Args:
+        configuration: whose run it is.
+        run: the run.
+        by_id: all runs there are, of which one may be its reference.
+    """
+    if run is configuration.headline:
+        return configuration
+    reference = _reference(run, by_id)
+    return replace(
+        configuration,
+        title=run.run.spec.title,
+        headline=run,
+        runs=(run, *(r for r in configuration.runs if r is not run)),
+        reference=reference,
+        exclusions=reasons(run, reference),
+    )
+
+
 def _page_id(run: ValidatedRun) -> str:
-    slug, _, short = run.run.configuration.rpartition("-")
-    if not run.run.simulated:
-        return run.run.configuration
+    slug, _, short = run.held.configuration.rpartition("-")
+    if not run.held.simulated:
+        return run.held.configuration
     return f"simulated-{slug}"[: MAX_ID_LENGTH - len(short) - 1].rstrip("-") + f"-{short}"
 
 

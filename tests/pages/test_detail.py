@@ -6,7 +6,7 @@ import re
 from tests.pages.conftest import Make
 from tests.support.details import a_detail
 from tests.support.runs import answers_of, gated_spec, small_spec
-from tokenwatt_site.comparison import compare
+from tokenwatt_site.comparison.compare import compare
 from tokenwatt_site.configuration import Configuration
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.pages.detail import data, detail, script, status
@@ -79,7 +79,7 @@ def test_the_status_is_the_gravest_that_is_said(demo: Configuration, full: Confi
 
 
 def test_no_words_of_a_run_end_the_script(make: Make) -> None:
-    written = script(detail(make(spec=small_spec(title="a </script><b>"))))
+    written = script(detail(make(spec=small_spec(title="a </script><b>"))), "reports/x.html")
     assert re.fullmatch(r"TokenwattDetail\(\{.*\}\);\n", written)
     assert written.isascii()
     assert "<" not in written

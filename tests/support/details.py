@@ -95,7 +95,7 @@ def a_detail(
         "realisations": [[r, 5_000_000, 900] for r in range(1, launches + 1)],
         "metrics": [a_metric(key, repeats) for key, repeats in numbers.items()],
         "trials": [],
-        "gate": {"text": "no accuracy gate was asked for"},
+        "gate": {"outcome": "none", "text": "no accuracy gate was asked for"},
         "answers": None,
         "exclusions": [],
         "retracted": False,

@@ -213,6 +213,7 @@ def _section(
         "id": f"board-{section.workload}-{digest}",
         "heading": section.workload + kind,
         "workload": section.workload,
+        "objectives": [objective.to_json() for objective in first.setup.slo],
         "workload_hash": section.workload_hash,
         "slo": list(section.slo),
         "slo_text": text.slo(first.setup.slo),

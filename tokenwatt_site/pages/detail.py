@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 
 from tokenwatt_site.canonical import JsonValue
 from tokenwatt_site.comparability import flat
@@ -17,7 +16,7 @@ from tokenwatt_site.configuration import Configuration
 from tokenwatt_site.eligibility import Exclusion
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.pages import instruments, outcomes, text
-from tokenwatt_site.run import Claims, ClaimsOnlyRecord, MetricClaim, QuotedValue
+from tokenwatt_site.run import Claims, MetricClaim
 from tokenwatt_site.spec import NOT_RECORDED
 from tokenwatt_site.trust.verify import ValidatedRun
 
@@ -27,22 +26,8 @@ SCHEMA = "tokenwatt/result/1"
 FUNCTION = "TokenwattDetail"
 """What a script with a detail calls: a page opened from disk may fetch nothing."""
 
-QUOTED_SCHEMA = "tokenwatt/quoted/1"
-QUOTED = "quoted/"
-"""What the id of a publication begins with; none of a configuration has a slash."""
-
-_NAMES: Mapping[str, tuple[str, Mapping[str, float]]] = {
-    "SLO goodput": ("goodput", {"tok/s": 1, "output tok/s": 1}),
-    "Tokens per joule": ("tokens_per_joule", {"tok/J": 1, "output tok/J": 1}),
-    "Decode bandwidth utilization (MBU)": (
-        "mbu",
-        {"% of rated bandwidth": 1, "% of rated": 1},
-    ),
-    "GPU board power": ("board_power", {"W": 1, "kW": 1000}),
-}
-"""What a publication calls a number -> our key, and its units in ours."""
-
-_LIMIT = re.compile(r"\bp(\d{2}(?:\.\d+)?) (TTFT|TPOT|E2E) ≤ (\d+(?:\.\d+)?) (ms|s)\b")
+_DIVIDED = ("key", "label", "value", "repeats", "reason")
+_NOT_COMPARED = frozenset({"runs", "not_covered", "not_recorded", "keyid", "started", "ended"})
 
 _STATUS = ("withdrawn", "superseded", "disputed", "simulated", "interrupted")
 """Codes of exclusions that stand for the whole run, the gravest first."""
@@ -98,54 +83,23 @@ def detail(configuration: Configuration) -> dict[str, JsonValue]:
     }
 
 
-def quoted(record: ClaimsOnlyRecord) -> dict[str, JsonValue]:
-    """Return an earlier publication as the baseline of a comparison: what of it has our names.
+def measured_script(configuration: Configuration, url: str) -> str:
+    """Return the script of a configuration's own detail; see `script`."""
+    return script(detail(configuration), url)
 
-    Its limits and its accelerators are read from its own words; None: they do not tell.
+
+def script(value: JsonValue, url: str) -> str:
+    """Return the script that hands a detail to the page that asked for it, as far as it compares.
+
+    What the registry says of a number is left out: the page has it once for all of them.
+
+    Args:
+        value: a detail, or a quoted one.
+        url: its page, from the root of the site.
     """
-    fields = {each.field: each.text for each in record.setup}
-    slo = _limits(" ".join((record.summary, *fields.values())))
-    source = fields.get("Power source", "")
-    boards = re.match(r"(\d{1,6})× ", fields.get("Accelerator", ""))
-    return {
-        "schema": QUOTED_SCHEMA,
-        "id": f"{QUOTED}{record.id}",
-        "title": record.title,
-        "quoted": True,
-        "under": record.column,
-        "simulated": False,
-        "status": "as published",
-        "signer": None,
-        "mode": None,
-        "measured": record.published,
-        "setup": {},
-        "not_recorded": [],
-        "slo": slo or None,
-        "slo_text": ", ".join(f"{o['label']} ≤ {text.milliseconds(o['limit_ms'])}" for o in slo),
-        "workload": {"name": fields.get("Workload trace"), "hash": None},
-        "power_scope": "gpu" if source.startswith("GPU board") else None,
-        "cpu": False,
-        "cards": int(boards[1]) if boards else None,
-        "launches": 0,
-        "rows": None,
-        "realisations": [],
-        "metrics": [_quoted_metric(value) for value in _quoted_values(record)],
-        "trials": [],
-        "gate": {"text": "not told"},
-        "answers": None,
-        "exclusions": [],
-        "retracted": False,
-        "disputed": False,
-    }
-
-
-def script(value: JsonValue) -> str:
-    """Return the script that hands a detail to the page that asked for it.
-
-    Definitions are left out: the glossary has them once.
-    """
-    metrics = [{k: v for k, v in m.items() if k != "definition"} for m in value["metrics"]]
-    return f"{FUNCTION}({data(value | {'metrics': metrics})});\n"
+    metrics = [{k: metric[k] for k in _DIVIDED} for metric in value["metrics"]]
+    kept = {k: v for k, v in value.items() if k not in _NOT_COMPARED}
+    return f"{FUNCTION}({data(kept | {'metrics': metrics, 'url': url})});\n"
 
 
 def data(value: JsonValue) -> str:
@@ -197,50 +151,6 @@ def _metric(claims: Claims, claim: MetricClaim) -> dict[str, JsonValue]:
         "n": len(claim.repeats),
         "reason": outcomes.why(claims, claim) if claim.value is None else None,
         "marks": list(outcomes.marks(claims, claim.key)),
-        "definition": metric.definition,
-    }
-
-
-def _limits(words: str) -> list[dict[str, JsonValue]]:
-    """Read limits such as "p99 TTFT ≤ 2 s", each once."""
-    found = {
-        f"{metric} p{quantile}": {
-            "metric": metric.lower(),
-            "label": f"{metric} p{quantile}",
-            "quantile": float(quantile) / 100,
-            "limit_ms": float(limit) * (1000 if unit == "s" else 1),
-        }
-        for quantile, metric, limit, unit in _LIMIT.findall(words)
-    }
-    return list(found.values())
-
-
-def _quoted_values(record: ClaimsOnlyRecord) -> Iterator[QuotedValue]:
-    """Yield its numbers that have one of our names and units, each once."""
-    seen = set()
-    for value in (*(each.value for each in record.charts), *record.numbers):
-        units = _NAMES[value.metric][1] if value.metric in _NAMES else {}
-        if value.number is not None and value.unit in units and value.metric not in seen:
-            seen.add(value.metric)
-            yield value
-
-
-def _quoted_metric(value: QuotedValue) -> dict[str, JsonValue]:
-    key, units = _NAMES[value.metric]
-    metric = METRICS[key]
-    return {
-        "key": key,
-        "label": metric.label,
-        "unit": metric.unit,
-        "better": metric.better,
-        "decimals": metric.decimals,
-        "value": (value.number or 0) * units[value.unit or ""],
-        "low": None,
-        "high": None,
-        "repeats": [],
-        "n": 0,
-        "reason": None,
-        "marks": [],
         "definition": metric.definition,
     }
 

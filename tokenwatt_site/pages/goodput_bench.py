@@ -45,6 +45,7 @@ class Bench:
 
     families: Mapping[str, tuple[float | None, ...]]
     engine_time_ratio: float | None
+    wrong_refused_pct: float | None
     machine: str
     commit: str
 
@@ -78,6 +79,7 @@ def read(path: Path) -> Bench:
     return Bench(
         families=families,
         engine_time_ratio=known.get("engine_time_ratio"),
+        wrong_refused_pct=known.get("wrong_refused_pct"),
         machine=str(told.get("machine", "a machine that was not recorded")),
         commit=str(told.get("commit", "not recorded")),
     )

@@ -9,8 +9,10 @@ from scipy import stats
 from tests.pages.conftest import SHIPPED
 from tests.support.details import GOODPUT, a_detail, a_metric, answered, offered
 from tokenwatt_site.accuracy_gate import Paired, drop_interval
-from tokenwatt_site.comparison import LATENCY, Pair, Row, cards, compare
-from tokenwatt_site.pages import detail
+from tokenwatt_site.comparison.beside import cards
+from tokenwatt_site.comparison.compare import compare
+from tokenwatt_site.comparison.result import LATENCY, Pair, Row
+from tokenwatt_site.pages.quoted_detail import quoted_detail
 from tokenwatt_site.statistics import SYSTEMATIC, against, paired
 from tokenwatt_site.trust.verify import load_claims_only
 
@@ -125,6 +127,14 @@ def test_fields_that_neither_side_records_may_differ_and_are_named() -> None:
     assert pair(a_detail(), a_detail("b")).unknown == ("kernel_libraries",)
 
 
+def test_what_a_cpu_has_not_is_no_gap_in_its_record() -> None:
+    none = {"accelerator.power_limit_w": "not recorded"}
+    sides = [a_detail(i, setup=none, cpu=True) for i in ("a", "b")]
+    assert pair(*sides).unknown == ("kernel_libraries",)
+    sides = [a_detail(i, setup=none) for i in ("a", "b")]
+    assert pair(*sides).unknown == ("kernel_libraries", "accelerator.power_limit_w")
+
+
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
@@ -172,9 +182,16 @@ def test_another_mode_has_too_few_launches() -> None:
     b = {"goodput": GOODPUT[:2], "long_run_goodput": GOODPUT[:2]}
     found = pair(a, a_detail("b", b, mode="quick"))
     assert row(found, "long_run_goodput").reason == (
-        "quick mode has too few launches for an interval"
+        "quick mode with n = 2: an interval takes 3 launches"
     )
     assert "windows of another length" in str(row(found, "goodput").reason)
+
+
+def test_modes_with_launches_enough_have_the_long_run_in_common() -> None:
+    numbers = {"goodput": GOODPUT, "long_run_goodput": GOODPUT}
+    found = pair(a_detail("a", numbers), a_detail("b", numbers, mode="demo"))
+    assert row(found, "long_run_goodput").word == "same within 3%"
+    assert row(found, "goodput").ratio is None
 
 
 def test_numbers_that_neither_has_are_told_apart() -> None:
@@ -242,7 +259,7 @@ def test_answers_that_were_not_asked_for_are_named() -> None:
 
 
 def test_a_publication_may_be_the_baseline_and_has_no_interval() -> None:
-    quoted = detail.quoted(load_claims_only(SHIPPED))
+    quoted = quoted_detail(load_claims_only(SHIPPED))
     other = {"goodput": GOODPUT, "long_run_goodput": GOODPUT, "tokens_per_joule": [0.9] * 5}
     found = pair(quoted, a_detail("b", other))
     assert found.refused is None
@@ -250,13 +267,13 @@ def test_a_publication_may_be_the_baseline_and_has_no_interval() -> None:
     assert goodput.ratio is not None
     assert goodput.ratio.value == pytest.approx(stats.gmean(GOODPUT) / 2047)
     assert (goodput.ratio.low, goodput.launches) == (None, (0, 5))
-    assert row(found, "long_run_goodput").reason == "A: not told"
+    assert row(found, "long_run_goodput").reason == "A: not told by the publication"
     assert found.cards.value == math.ceil(64 * 2047 / stats.gmean(GOODPUT))
     assert not found.controlled
 
 
 def test_a_publication_about_another_question_is_not_divided_by() -> None:
-    quoted = detail.quoted(load_claims_only(SHIPPED))
+    quoted = quoted_detail(load_claims_only(SHIPPED))
     other = {"name": "demo-mix-v1", "version": 1, "hash": "2" * 64}
     assert "another workload" in str(pair(quoted, a_detail("b", workload=other)).refused)
     assert pair(quoted | {"slo": None}, a_detail("b")).refused == (
