@@ -20,7 +20,7 @@
   }
 
   function count(n) {
-    return known.amount(n, 0);
+    return n.toLocaleString("en-US");
   }
 
   function rowsWords(n) {
@@ -245,7 +245,7 @@
     cell.append(make("a", { href: row.url }, name));
     if (row.simulated) { cell.append(" ", make("span", { class: "tw-tag tw-tag--big" }, "simulated")); }
     cell.append(" ", make("button", {
-      type: "button", class: "tw-pin-it", "aria-pressed": String(pinned), "aria-label": "Pin " + row.title,
+      type: "button", class: "tw-pin-it", "aria-pressed": String(pinned), "aria-label": (pinned ? "Pinned: " : "Pin ") + row.title,
       title: pinned ? "Let go" : "Keep on top", "data-pin": row.id, "data-focus": "pin-" + row.id,
     }, pinned ? "Pinned" : "Pin"));
     cell.append(make("small", {}, row.under));
@@ -362,7 +362,7 @@
         + found.left.map(function (each) { return count(each[1]) + " by " + each[0]; }).join(", "));
     } else { parts.push(". Nothing is left out"); }
     if (found.pinned.length) { parts.push(". " + rowsWords(found.pinned.length) + " pinned on top, whatever the filters"); }
-    place.replaceChildren.apply(place, parts.concat("."));
+    place.replaceChildren(make("span", {}, parts.concat(".")));
   }
 
   function reasons(place) {
