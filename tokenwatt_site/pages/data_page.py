@@ -27,7 +27,7 @@ def section(counts: Mapping[str, JsonValue], feeds: Sequence[str], publisher: Pu
         counts=counts,
         feeds=feeds,
         licence=publisher.licence,
-        none=NO_LICENCE,
+        unlicensed=NO_LICENCE,
         address=publisher.address,
     )
 
