@@ -4,7 +4,9 @@ import json
 import logging
 import re
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mkdocs.config import load_config
@@ -21,7 +23,6 @@ from tests.support.statements import state
 from tokenwatt_site.commands.measure import read_spec
 from tokenwatt_site.commands.published import fetch_run
 from tokenwatt_site.commands.verify import verify
-from tokenwatt_site.pages.page import Page
 from tokenwatt_site.pages.policy import script_hash
 from tokenwatt_site.site import front_matter
 from tokenwatt_site.trust.commitment import commit, path_beside
@@ -144,9 +145,9 @@ def test_f28_a_script_that_nobody_wrote_fails_the_build_and_gets_no_digest(
     assert "a script is in this page that neither the theme nor its prose has" in told
 
 
-def unescaped(page: Page, *, toc: bool) -> str:
+def unescaped(title: str, meta: Mapping[str, Any]) -> str:
     """What `front_matter` was if it forgot that templates print titles raw."""
-    return f"---\ntitle: {json.dumps(page.title)}\ndescription: {json.dumps(page.title)}\n---\n"
+    return f"---\ntitle: {json.dumps(title)}\ndescription: {json.dumps(title)}\n---\n"
 
 
 def test_f28_a_script_in_prose_of_the_site_runs(tmp_path: Path) -> None:
@@ -417,8 +418,8 @@ def test_a_site_without_runs_builds(tmp_path: Path) -> None:
 
 
 def test_front_matter_cannot_be_broken_out_of() -> None:
-    page = Page(EVIL + "\n---\nhide: []", 'd"\n---\n', (), "", ())
-    lines = front_matter(page, toc=True).splitlines()
+    meta = {"description": 'd"\n---\n', "hide": ["navigation"]}
+    lines = front_matter(EVIL + "\n---\nhide: []", meta).splitlines()
     assert [line.partition(":")[0] for line in lines] == [
         "---",
         "title",

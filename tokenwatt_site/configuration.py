@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from tokenwatt_site.canonical import digest
 from tokenwatt_site.eligibility import Exclusion, reasons
 from tokenwatt_site.run import Claims
 from tokenwatt_site.spec import Mode, Setup
@@ -64,7 +63,7 @@ def group(runs: Iterable[ValidatedRun]) -> tuple[Configuration, ...]:
     by_id: dict[str, ValidatedRun] = {}
     for run in runs:
         by_id[run.run_id] = run
-        members.setdefault((_page_id(run), digest(run.run.spec.setup.to_json())), []).append(run)
+        members.setdefault((_page_id(run), run.held.setup), []).append(run)
     shared = Counter(page for page, _ in members)
     named = {
         # 12 digits can be made to agree by trying; setups that share them are named by more.
@@ -98,9 +97,9 @@ def led_by(
 
 
 def _page_id(run: ValidatedRun) -> str:
-    slug, _, short = run.run.configuration.rpartition("-")
-    if not run.run.simulated:
-        return run.run.configuration
+    slug, _, short = run.held.configuration.rpartition("-")
+    if not run.held.simulated:
+        return run.held.configuration
     return f"simulated-{slug}"[: MAX_ID_LENGTH - len(short) - 1].rstrip("-") + f"-{short}"
 
 

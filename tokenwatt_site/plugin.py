@@ -29,19 +29,22 @@ from tokenwatt_site.pages import (
 from tokenwatt_site.pages.dataset import Licence, Publisher
 from tokenwatt_site.pages.drawing import Chart, draw
 from tokenwatt_site.pages.factors import NO_FACTORS, Factors
+from tokenwatt_site.pages.kept import KeptPages
 from tokenwatt_site.pages.page import Page, fill
 from tokenwatt_site.pages.policy import KnownScripts, inline_scripts, with_policy
 from tokenwatt_site.preview import OPTION, published
 from tokenwatt_site.schema import Model, validation_problems
-from tokenwatt_site.site import HOME, SCRIPT, STYLE, Around, Site, lines, with_simulator
+from tokenwatt_site.site import HOME, SCRIPT, STYLE, Around, Later, Site, lines, with_simulator
+from tokenwatt_site.trust.checked import Checked
 from tokenwatt_site.trust.keyring import Keyring
-from tokenwatt_site.trust.replays import Replays
 from tokenwatt_site.trust.verify import Tree, read_tree
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.files import Files
     from mkdocs.structure.pages import Page as MkDocsPage
+    from mkdocs.structure.toc import TableOfContents
+    from mkdocs.utils.templates import TemplateContext
 
 log = get_plugin_logger("tokenwatt")
 
@@ -79,7 +82,7 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
 
     def on_startup(self, **_: Any) -> None:
         # A hook of this name keeps the plugin object between the rebuilds of `serve`.
-        self._pages: dict[str, Page] = {}
+        self._pages: dict[str, Page | Later] = {}
         self._prose: dict[str, tuple[str, ...]] = {}
         self._theme = KnownScripts(())
         self._factors = NO_FACTORS
@@ -113,7 +116,15 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
             raise PluginError(f"{HOME}: the ranking is the home page; give this page another name")
         keyring, tree = self._read()
         self._pages = {}
-        site = Site(config, files, self._pages, self._runs, self._factors)
+        self._kept = KeptPages(self._cache)
+        site = Site(
+            config,
+            files,
+            self._pages,
+            runs=self._runs,
+            named=self._factors,
+            kept=self._kept,
+        )
         try:
             site.add(tree)
         except TokenwattError as error:
@@ -150,12 +161,36 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
             self._prose[uri] = tuple(inline_scripts(html))
             html = html.replace(data_page.HOLE, self._around.data, 1)
             return with_simulator(html, page.file.url)
-        page.toc = get_toc([_toc_token(anchor, words) for anchor, words in ours.toc])
+        if isinstance(ours, Later):
+            return ""
+        page.toc = _toc(ours)
         return ours.html
+
+    @event_priority(100)  # before the search reads the page: of these, title and summary alone
+    def on_page_context(
+        self, context: TemplateContext, *, page: MkDocsPage, **_: Any
+    ) -> TemplateContext:
+        later = self._pages.get(page.file.src_uri)
+        if isinstance(later, Later):
+            try:
+                self._made = later.make()
+            except TokenwattError as error:
+                raise PluginError(lines(error)) from error
+            page.meta["description"] = html.escape(self._made.description, quote=True)
+            page.toc = _toc(self._made)
+            page.content = _summary(self._made)
+        return context
 
     def on_post_page(self, output: str, *, page: MkDocsPage, **_: Any) -> str:
         ours = self._pages.get(page.file.src_uri)
-        if ours is not None:
+        if isinstance(ours, Later):
+            before, there, after = output.partition(_summary(self._made))
+            if not there:
+                raise PluginError(f"{page.file.src_uri}: another plugin or the theme changed it")
+            output = f"{before}{self._made.html}{after}"
+            # MkDocs keeps its pages to the end.
+            page.toc, page.content = get_toc([]), ""
+        elif ours is not None:
             output = fill(output, ours.charts, self._draw)
         else:
             output = self._with_sections(output, page.file.url)
@@ -172,6 +207,8 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
 
     @event_priority(-100)
     def on_post_build(self, *, config: MkDocsConfig) -> None:
+        self._checked.drop_unused()
+        self._kept.drop_unused()
         # Pages opened from disk may not fetch JSON; there Material loads this script instead.
         index = Path(config.site_dir) / "search" / "search_index.json"
         if index.is_file():
@@ -234,7 +271,8 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
         if unread is not None:  # also with drop: else known runs would be published as unknown
             log.error(lines(unread))
             wrong.append(f"{text.counted(len(unread.problems), 'problem')} with {self._keys}")
-        tree = read_tree(self._runs, keyring, Replays(self._cache))
+        self._checked = Checked(self._cache)
+        tree = read_tree(self._runs, keyring, self._checked)
         for path, why in tree.refused:
             told = f"{text.printable(str(path))}: {lines(why)}"
             if self.config.on_invalid == "fail":
@@ -275,6 +313,14 @@ def _address(site_url: str | None) -> str | None:
     if not site_url or not site_url.startswith(("https://", "http://")):
         return None
     return site_url if site_url.endswith("/") else f"{site_url}/"
+
+
+def _summary(page: Page) -> str:
+    return f"<h1>{html.escape(page.title)}</h1>\n<p>{html.escape(page.description)}</p>"
+
+
+def _toc(page: Page) -> TableOfContents:
+    return get_toc([_toc_token(anchor, words) for anchor, words in page.toc])
 
 
 def _toc_token(anchor: str, words: str) -> Any:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urljoin
 
@@ -44,6 +45,7 @@ from tokenwatt_site.pages import (
 )
 from tokenwatt_site.pages.dataset import Publisher
 from tokenwatt_site.pages.factors import Factors
+from tokenwatt_site.pages.kept import KeptPages
 from tokenwatt_site.pages.named import FOLDER as NAMED
 from tokenwatt_site.pages.named import load_named
 from tokenwatt_site.pages.page import Links, Page, asset
@@ -86,6 +88,39 @@ class Around:
     data: str = ""
 
 
+MAX_SEARCHED: Final = 2_000
+"""Of so many reports the search knows title and summary; of more, whose index would be many
+megabytes, nothing: the leaderboard filters all of them."""
+
+NOT_SEARCHED: Final = MappingProxyType({"search": {"exclude": True}})
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """A page that is made when it is written, so that there is one at a time."""
+
+    make: Callable[[], Page]
+
+
+class LaterFile(File):
+    """A file whose text is made when it is written, so that there is one at a time."""
+
+    make: Callable[[], str]
+
+    @property  # type: ignore[misc]  # there is nothing to set
+    def content_string(self) -> str:
+        return self.make()
+
+    @property  # type: ignore[misc]
+    def content_bytes(self) -> bytes:
+        return self.make().encode()
+
+    def copy_file(self, dirty: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002  # MkDocs' own
+        output = Path(self.abs_dest_path)
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_bytes(self.content_bytes)
+
+
 class Site:
     """Adds the generated pages and files to MkDocs' list of files."""
 
@@ -93,12 +128,14 @@ class Site:
         self,
         config: MkDocsConfig,
         files: Files,
-        pages: dict[str, Page],
+        pages: dict[str, Page | Later],
+        *,
         runs: Path,
         named: Factors,
+        kept: KeptPages,
     ) -> None:
         self._config, self._files, self._pages, self._runs = config, files, pages, runs
-        self._named = named
+        self._named, self._kept = named, kept
         self._verify = self._reserve(VERIFY)
 
     def add(self, tree: Tree) -> None:
@@ -107,9 +144,11 @@ class Site:
         runs = {run.run_id: self._add_run(run) for run in tree.valid}
         reports = [(c, self._reserve(f"reports/{c.id}.md")) for c in configurations]
         quotes = [(r, path, self._reserve(f"quoted/{r.id}.md")) for path, r in tree.quoted]
-        for configuration, file in reports:
-            links = self._links(file, home, words, runs)
-            self._place(file, report.render(configuration, links, self._named))
+        searched = len(reports) <= MAX_SEARCHED
+        for each, file in reports:
+            links = self._links(file, home, words, _own(each, runs))
+            page = partial(self._kept.get, report.render, each, links, self._named)
+            self._place_later(file, each.title, page, searched=searched)
         for record, path, file in quotes:
             self._add_quote(record, path, file, self._links(file, home, words, {}))
         self._place(words, glossary.render())
@@ -120,6 +159,7 @@ class Site:
         listed = catalogue.catalogue(board, known, {c.id: f.url for c, f in reports})
         self._add_catalogue(listed)
         self._add_plan(listed)
+        self._whole = configurations, board, listed
         table = ranking_csv.ranking(board, urls)
         self._files.append(File.generated(self._config, ranking_csv.NAME, content=table))
         self._place(
@@ -149,19 +189,21 @@ class Site:
         words: File,
     ) -> None:
         """Add each result as a script, the page that compares them, and those that are named."""
-        sides = {c.id: (detail.detail(c), file) for c, file in reports}
-        sides |= {(q := quoted_detail(r))["id"]: (q, file) for r, _, file in quotes}
-        for name, (value, file) in sides.items():
-            content = detail.script(value, file.url)
-            uri = f"{compare.DETAILS}/{name}.js"
-            self._files.append(File.generated(self._config, uri, content=content))
+        # Each is made when it is needed: all together they take gigabytes.
+        sides = {c.id: (partial(detail.detail, c), file) for c, file in reports}
+        told = {str((q := quoted_detail(r))["id"]): (q, file) for r, _, file in quotes}
+        for c, file in reports:
+            self._add_later(f"{compare.DETAILS}/{c.id}.js", detail.measured_script, c, file.url)
+        for name, (value, file) in told.items():
+            self._add_later(f"{compare.DETAILS}/{name}.js", detail.script, value, file.url)
+            sides[name] = (partial(dict, value), file)
         page = self._reserve(COMPARE)
         named = []
         for each in load_named(Path(self._config.docs_dir) / NAMED, sides):
             file = self._reserve(f"{NAMED}/{each.name}.md")
             urls = {i: get_relative_url(sides[i][1].url, file.url) for i in each.sides}
             shown = compare.render(
-                [sides[i][0] for i in each.sides],
+                [sides[i][0]() for i in each.sides],
                 urls,
                 title=each.title,
                 why=each.why,
@@ -174,7 +216,7 @@ class Site:
         known = (catalogue.DATA, catalogue.READER)
         links = [get_relative_url(file.url, page.url) for file in (home, words)]
         self._place(page, compare.picker(root, known, named, *links))
-        published = [(str(q["id"]), str(q["title"])) for q, _ in sides.values() if q["quoted"]]
+        published = [(name, str(q["title"])) for name, (q, _) in told.items()]
         self._add_scripts(compare.SCRIPTS, compare.DATA, compare.script_data(published))
 
     def _add_plan(self, known: dict[str, JsonValue]) -> None:
@@ -197,8 +239,12 @@ class Site:
             previews: run id -> why it is not published; such runs are on pages alone.
         """
         around, known = Around(), {run.run_id: run for run in tree.valid}
-        everything = group(tree.valid)
-        shown = group(r for r in tree.valid if r.run_id not in previews) if previews else everything
+        everything, board, listed = self._whole
+        shown = everything
+        if previews:
+            shown = group(r for r in tree.valid if r.run_id not in previews)
+            board, urls = rank(shown), {c.id: f"reports/{c.id}.html" for c in shown}
+            listed = catalogue.catalogue(board, {c.id: c for c in shown}, urls)
         for each in everything:
             self._add_run_pages(each, known, publisher, around)
             around.updated[f"reports/{each.id}.md"] = dataset.latest(each)[:10]
@@ -209,18 +255,18 @@ class Site:
                 around.banner[f"reports/{each.id}.md"] = why
         if previews:
             count = text.counted(len(previews), "run")
-            told = f"{count} here: {next(iter(previews.values()))}"
-            for uri in (HOME, COMPARE, PLAN):
-                around.banner[uri] = told
-        board = rank(shown)
+            words = f"{count} here: {next(iter(previews.values()))}"
+            around.banner |= dict.fromkeys((HOME, COMPARE, PLAN), words)
         left_out = [self._left_out(path, error) for path, error in tree.refused]
-        self._add_texts(api.files(shown, board, left_out, publisher))
-        self._add_texts((f"{badge.FOLDER}/{c.id}.svg", badge.render(c)) for c in shown)
+        told = api.index(shown, board, left_out, publisher)
+        self._add_texts(api.files(told, listed, publisher))
+        for each in shown:
+            self._add_later(api.path(each), api.result, each, publisher)
+            self._add_later(f"{badge.FOLDER}/{each.id}.svg", badge.render, each)
         feeds = feed.feeds(shown, known, publisher)
         self._add_texts(feeds.items())
         around.feed = feed.NAME if feeds else None
-        counts = api.index(shown, board, left_out, publisher)["counts"]
-        around.data = data_page.section(counts, sorted(feeds), publisher)
+        around.data = data_page.section(told["counts"], sorted(feeds), publisher)
         around.linked |= {
             f"reports/{c.id}.md": partial(dataset.of_report, c, publisher) for c in shown
         }
@@ -240,14 +286,11 @@ class Site:
         for run in configuration.runs:
             file = self._reserve(f"{cite.FOLDER}/{run.run_id}/index.md")
             view = led_by(configuration, run, known)
-            page = run_page.render(
-                view,
-                self._links(file, home, words, {}),
-                leads=run is configuration.headline,
-                report_url=get_relative_url(about.url, file.url),
-                base=publisher.address,
-            )
-            self._place(file, page)
+            links = self._links(file, home, words, {})
+            report_url = get_relative_url(about.url, file.url)
+            given = (view, links, configuration.headline.run_id, report_url, publisher.address)
+            page = partial(self._kept.get, run_page.render, *given)
+            self._place_later(file, run_page.title(view), page, searched=False)
             around.updated[file.src_uri] = dataset.latest(view)[:10]
 
     def _add_texts(self, texts: Iterable[tuple[str, str]]) -> None:
@@ -261,6 +304,12 @@ class Site:
         """Add the page on which runs are checked, its scripts, and the register as they know it."""
         self._place(self._verify, verification.render(get_relative_url(ASSETS, self._verify.url)))
         self._add_scripts(verification.SCRIPTS, verification.DATA, verification.data(keyring))
+
+    def _add_later(self, uri: str, render: Callable[..., str], *given: object) -> None:
+        """Add a file for each of thousands, which is made when it is written."""
+        file = LaterFile(uri, None, self._config.site_dir, self._config.use_directory_urls)
+        file.make = partial(self._kept.text, render, *given)
+        self._files.append(file)
 
     def _add_scripts(self, names: Sequence[str], data: str, content: str) -> None:
         self._add_assets(names)
@@ -281,15 +330,23 @@ class Site:
         return text.printable(name), why
 
     def _reserve(self, uri: str) -> File:
-        in_nav = uri in {HOME, GLOSSARY, VERIFY, COMPARE}
-
-        in_nav = uri in {HOME, GLOSSARY, VERIFY, PLAN}
+        in_nav = uri in {HOME, GLOSSARY, VERIFY, COMPARE, PLAN}
         inclusion = InclusionLevel.INCLUDED if in_nav else InclusionLevel.NOT_IN_NAV
         return File.generated(self._config, uri, content="", inclusion=inclusion)
 
     def _place(self, file: File, page: Page) -> None:
-        file.content_string = front_matter(page, toc=file.src_uri != HOME)
+        hidden = ["navigation"] if file.src_uri != HOME else ["navigation", "toc"]
+        meta = {"description": html.escape(page.description, quote=True), "hide": hidden}
+        file.content_string = front_matter(page.title, meta)
         self._pages[file.src_uri] = page
+        self._files.append(file)
+
+    def _place_later(
+        self, file: File, title: str, make: Callable[[], Page], *, searched: bool
+    ) -> None:
+        meta: dict[str, Any] = {"hide": ["navigation"]}
+        file.content_string = front_matter(title, meta if searched else meta | NOT_SEARCHED)
+        self._pages[file.src_uri] = Later(make)
         self._files.append(file)
 
     def _add_run(self, run: ValidatedRun) -> File:
@@ -338,20 +395,23 @@ class Site:
         )
 
 
-def front_matter(page: Page, *, toc: bool) -> str:
+def _own(configuration: Configuration, runs: Mapping[str, File]) -> dict[str, File]:
+    """Return the files of the runs that a report links to: all would be read for each."""
+    reference = configuration.reference
+    own = configuration.runs if reference is None else (*configuration.runs, reference)
+    return {run.run_id: runs[run.run_id] for run in own}
+
+
+def front_matter(title: str, meta: Mapping[str, Any]) -> str:
     """Write title and description for MkDocs, whose templates print both raw.
 
     Material also unescapes entities in `<title>` (striptags), so no `<` may come back from it:
     angle brackets become quotation marks there. The page's own h1 has the exact text.
     """
-    plain = page.title.replace("<", "‹").replace(">", "›")
-    meta: dict[str, Any] = {
-        "title": html.escape(plain, quote=True),
-        "description": html.escape(page.description, quote=True),
-        "hide": ["navigation"] if toc else ["navigation", "toc"],
-    }
+    plain = title.replace("<", "‹").replace(">", "›")
+    told = {"title": html.escape(plain, quote=True), **meta}
     # JSON is YAML: every value quoted, nothing retyped.
-    lines = [f"{key}: {json.dumps(value)}" for key, value in meta.items()]
+    lines = [f"{key}: {json.dumps(value)}" for key, value in told.items()]
     return "---\n" + "\n".join(lines) + "\n---\n"
 
 

@@ -52,6 +52,8 @@ def quoted() -> dict[str, Any]:
     return quoted_detail(load_claims_only(SHIPPED))
 
 
+NO_BOARDS = {"accelerator.power_limit_w": "not recorded"}
+
 CASES: dict[str, Details] = {
     "paired": [a_side(), a_side("b", SCALED, setup={"engine.version": "1.1"})],
     "welch": [a_side(), a_side("b", SCALED, realisations=OTHER_ROWS, answers=answered(*LEFT))],
@@ -79,7 +81,10 @@ CASES: dict[str, Details] = {
     ],
     "quoted": [quoted(), a_side("b", SCALED)],
     "quoted last": [a_side(), quoted()],
-    "cpu": [a_side(cards=None, cpu=True), a_side("b", cards=None, cpu=True, power_words="")],
+    "cpu": [
+        a_side(i, cards=None, cpu=True, power_words="", setup={"engine.version": v} | NO_BOARDS)
+        for i, v in (("a", "1"), ("b", "2"))
+    ],
     "answers": [
         a_side(),
         a_side("b", answers=None),

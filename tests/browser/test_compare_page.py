@@ -196,3 +196,13 @@ def test_without_scripts_there_are_links(site: Site, chromium: Browser) -> None:
     expect(page.locator("h1")).to_have_text("Two toys")
     expect(page.locator(".tw-cmp tbody th[scope=row]").first).to_contain_text("SLO goodput")
     context.close()
+
+
+def test_the_sentence_to_cite_is_copied_with_its_address(site: Site, seen: Seen) -> None:
+    open_two(site, seen.page)
+    seen.page.get_by_role("button", name="Copy: Plain text").click()
+    expect(seen.page.get_by_role("button", name="Copy: Plain text")).to_have_text("Copied")
+    copied = seen.page.evaluate("navigator.clipboard.readText()")
+    one, other = toys(site)
+    assert copied.startswith("Baseline: Toy model on a CPU, 2026-01-01. Slow toy, SLO goodput 0.")
+    assert copied.endswith(f"compare.html#a={one}&b={other}")

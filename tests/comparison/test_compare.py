@@ -127,6 +127,14 @@ def test_fields_that_neither_side_records_may_differ_and_are_named() -> None:
     assert pair(a_detail(), a_detail("b")).unknown == ("kernel_libraries",)
 
 
+def test_what_a_cpu_has_not_is_no_gap_in_its_record() -> None:
+    none = {"accelerator.power_limit_w": "not recorded"}
+    sides = [a_detail(i, setup=none, cpu=True) for i in ("a", "b")]
+    assert pair(*sides).unknown == ("kernel_libraries",)
+    sides = [a_detail(i, setup=none) for i in ("a", "b")]
+    assert pair(*sides).unknown == ("kernel_libraries", "accelerator.power_limit_w")
+
+
 @pytest.mark.parametrize(
     ("changes", "why"),
     [

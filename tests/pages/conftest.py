@@ -27,7 +27,9 @@ from tokenwatt_site.journal import Entry
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.pages.dataset import Licence, Publisher
 from tokenwatt_site.pages.windows import spans
-from tokenwatt_site.run import BoardClaim, Claims, ClaimsOnlyRecord, MetricClaim
+from tokenwatt_site.run import BoardClaim, Claims, ClaimsOnlyRecord, MetricClaim, Run
+from tokenwatt_site.trials import Evidence
+from tokenwatt_site.trust.held import Held
 from tokenwatt_site.trust.keyring import Keyring
 from tokenwatt_site.trust.verify import load_claims_only, read_tree, verify_run
 from tokenwatt_site.workload import Realisation
@@ -156,13 +158,25 @@ def a_power_log() -> PowerLog:
     return PowerLog("nvml", "gpu", 10**9, None, boards, samples)
 
 
+@dataclass(frozen=True)
+class Altered:
+    """Stands for what a run holds, with another part of it."""
+
+    held: Held
+    run: Run
+    claims: Claims
+    evidence: Evidence
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.held, name)
+
+
 def told(configuration: Configuration, *, evidence: Any = None, **claims: Any) -> Configuration:
     """The same configuration whose run tells other claims, or other evidence: no signed run."""
     headline = copy(configuration.headline)
     changed = configuration.claims.model_copy(update=claims)
-    object.__setattr__(headline, "claims", changed)
-    if evidence is not None:
-        object.__setattr__(headline, "evidence", replace(headline.evidence, **evidence))
+    seen = headline.evidence if evidence is None else replace(headline.evidence, **evidence)
+    object.__setattr__(headline, "held", Altered(headline.held, headline.run, changed, seen))
     return replace(configuration, headline=headline)
 
 

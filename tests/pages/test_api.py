@@ -11,7 +11,7 @@ import pytest
 from tests.pages.conftest import HOSTILE
 from tokenwatt_site.configuration import Configuration
 from tokenwatt_site.leaderboard import rank
-from tokenwatt_site.pages import api
+from tokenwatt_site.pages import api, catalogue
 from tokenwatt_site.pages.dataset import Publisher
 
 Configurations = tuple[Configuration, ...]
@@ -20,7 +20,18 @@ LEFT_OUT = [("bad.json", "check 4: the signature is not valid")]
 
 @pytest.fixture(scope="module")
 def files(published: Configurations, publisher: Publisher) -> dict[str, str]:
-    return dict(api.files(published, rank(published), LEFT_OUT, publisher))
+    return made(published, LEFT_OUT, publisher)
+
+
+def made(
+    published: Configurations, left_out: list[tuple[str, str]], publisher: Publisher
+) -> dict[str, str]:
+    board = rank(published)
+    known = {each.id: each for each in published}
+    listed = catalogue.catalogue(board, known, {i: f"reports/{i}.html" for i in known})
+    told = api.index(published, board, left_out, publisher)
+    results = {api.path(each): api.result(each, publisher) for each in published}
+    return dict(api.files(told, listed, publisher)) | results
 
 
 def read(files: dict[str, str], name: str) -> Any:
@@ -87,12 +98,12 @@ def test_hostile_words_come_out_as_they_went_in(files: dict[str, str]) -> None:
 def test_the_same_runs_give_the_same_bytes(
     files: dict[str, str], published: Configurations, publisher: Publisher
 ) -> None:
-    assert dict(api.files(published, rank(published), LEFT_OUT, publisher)) == files
+    assert made(published, LEFT_OUT, publisher) == files
 
 
 def test_a_site_without_licence_says_so_with_null(published: Configurations) -> None:
     bare = Publisher("A bench", None, None)
-    files = dict(api.files(published, rank(published), [], bare))
+    files = made(published, [], bare)
     index = read(files, "index.json")
     assert index["licence"] is None
     assert index["address"] is None

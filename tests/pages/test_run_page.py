@@ -21,9 +21,9 @@ def page_of(published: Configurations, run: ValidatedRun) -> Page:
     return run_page.render(
         led_by(each, run, by_id),
         NO_LINKS,
-        leads=run is each.headline,
-        report_url=f"../../reports/{each.id}.html",
-        base="https://example.org/bench/",
+        each.headline.run_id,
+        f"../../reports/{each.id}.html",
+        "https://example.org/bench/",
     )
 
 

@@ -14,7 +14,8 @@ from tests.support.runs import RunBuilder, a_key, keyring_of
 from tests.trust.test_commitment import an_opening, changed
 from tokenwatt_site.journal import Entry
 from tokenwatt_site.trials import Evidence
-from tokenwatt_site.trust.commitment import commit, parse
+from tokenwatt_site.trust.commitment import commit, opening_digest, parse
+from tokenwatt_site.trust.held import first_trial_of
 from tokenwatt_site.trust.keyring import Keyring
 from tokenwatt_site.trust.promises import Found, Promised, weigh
 from tokenwatt_site.trust.signature import key_id
@@ -34,6 +35,14 @@ def id_of(key: Ed25519PrivateKey) -> str:
 class Run:
     keyid: str
     evidence: Evidence
+
+    @property
+    def opening(self) -> str:
+        return opening_digest(self.evidence.journal[0])
+
+    @property
+    def first_trial(self) -> datetime | None:
+        return first_trial_of(self.evidence.journal)
 
 
 def a_run(key: Ed25519PrivateKey = OWN, **opening: Any) -> Run:

@@ -16,6 +16,7 @@ from tokenwatt_site.comparison.result import (
     BANDWIDTH,
     ENERGY,
     LATENCY,
+    OF_BOARDS,
     THROUGHPUT,
     Compared,
     Detail,
@@ -54,7 +55,12 @@ def _pair(a: Detail, b: Detail, name: str) -> Pair:
     known = not a["quoted"] and not b["quoted"]
     paths = tuple(dict.fromkeys((*ones, *others))) if known else ()
     differing = tuple(path for path in paths if ones.get(path) != others.get(path))
-    unknown = tuple(path for path in paths if ones.get(path) == others.get(path) == NOT_RECORDED)
+    unknown = tuple(
+        path
+        for path in paths
+        if ones.get(path) == others.get(path) == NOT_RECORDED
+        and not (a["cpu"] and b["cpu"] and path in OF_BOARDS)
+    )
     refused = _refused(a, b, name)
     alike = known and a["simulated"] == b["simulated"] and same_windows(a, b)
     found = [*rows_of(a, b, name), *latency(a, b)] if refused is None else []

@@ -40,6 +40,9 @@ KINDS: Mapping[str, tuple[str, ...]] = {
 WHOLE = frozenset({*LONG_RUN_METRICS, "idle_power"})
 """Keys of numbers that are of no window, so that its length says nothing of them."""
 
+OF_BOARDS = ("accelerator.rated_bandwidth_gb_s", "accelerator.power_limit_w")
+"""Setup fields that a CPU has nothing to record in."""
+
 REFERENCE_CARDS = 64
 
 Level: TypeAlias = Literal[95, 90]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tokenwatt_site import statistics
-from tokenwatt_site.comparison.result import KINDS, WHOLE, Detail
+from tokenwatt_site.comparison.result import KINDS, OF_BOARDS, WHOLE, Detail
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.pages.comparison_blocks import PAGE, address, blocks, heading
 from tokenwatt_site.pages.comparison_results import HOW_TO_READ, TICKS
@@ -94,7 +94,11 @@ def picker(
     return Page(
         title=TITLE,
         description="Two or more measured configurations side by side: what differs, by how much.",
-        toc=(("pick", "What to compare"), ("named", "Comparisons of this site")),
+        toc=(
+            ("compare-result", "Result"),
+            ("pick", "What to compare"),
+            ("named", "Comparisons of this site"),
+        ),
         html=html,
         charts=(),
     )
@@ -109,6 +113,7 @@ def script_data(quoted: Sequence[tuple[str, str]]) -> str:
     value = {
         "kinds": {group: list(keys) for group, keys in KINDS.items()},
         "whole": sorted(WHOLE),
+        "ofBoards": list(OF_BOARDS),
         "longRun": list(LONG_RUN_METRICS),
         "systematic": statistics.SYSTEMATIC,
         "same": statistics.SAME,

@@ -47,7 +47,7 @@ def pair_blocks(details: Sequence[Detail], pair: Pair, index: int) -> Iterator[B
         if pair.absent:
             items = [f"{label}: {reason}" for label, reason in pair.absent]
             yield {"kind": "details", "summary": "Numbers that neither side has", "items": items}
-        yield from _cards(pair.cards, name)
+        yield from _cards(pair.cards, a, name)
     yield from _accuracy(pair.accuracy, name)
 
 
@@ -154,7 +154,7 @@ def _bar(ratio: Ratio, word: str, scale: float) -> Block:
     return {"at": at, "line": line, "band": band, "shape": shape, "words": words}
 
 
-def _cards(found: Cards, name: str) -> Iterator[Block]:
+def _cards(found: Cards, a: Detail, name: str) -> Iterator[Block]:
     yield {"kind": "h3", "id": f"cards-{name}", "text": "Cards for equal goodput"}
     if found.value is None or found.per_card is None or found.of is None:
         words = f"Not told: {found.reason}."
@@ -172,7 +172,8 @@ def _cards(found: Cards, name: str) -> Iterator[Block]:
     words = (
         f". {reference} ÷ the ratio of {label} per card, {per_card}, rounded up; all cards count."
     )
-    parts.append([words, ""])
+    published = " A is as published, not recomputed." if a["quoted"] else ""
+    parts.append([f"{words}{published}", ""])
     yield {"kind": "p", "class": "", "parts": parts}
 
 

@@ -83,6 +83,11 @@ def detail(configuration: Configuration) -> dict[str, JsonValue]:
     }
 
 
+def measured_script(configuration: Configuration, url: str) -> str:
+    """Return the script of a configuration's own detail; see `script`."""
+    return script(detail(configuration), url)
+
+
 def script(value: JsonValue, url: str) -> str:
     """Return the script that hands a detail to the page that asked for it, as far as it compares.
 

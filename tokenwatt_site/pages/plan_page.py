@@ -188,8 +188,7 @@ def default_ask(named: Factors) -> Ask:
 
 
 def _place(answer: Answer) -> tuple[float, float]:
-    cards = answer.figures["cards"]
-    assert cards is not None
+    cards = answer.cards
     return cards.value, cards.value if cards.high is None else cards.high
 
 
@@ -200,12 +199,11 @@ def _row(
     scope = instruments.ONLY.get(section["power_scope"], "")
     unit = "machine" if section["cpu"] else "card"
     watts = figures["watts"]
-    assert figures["cards"] is not None
     return ExampleRow(
         title=row["title"],
         url=f"{root}/{row['url']}",
         marks=", ".join(_marks(row)),
-        cards=f"{_range(figures['cards'])} {unit}{'s' if figures['cards'].value != 1 else ''}",
+        cards=f"{_range(answer.cards)} {unit}{'s' if answer.cards.value != 1 else ''}",
         watts="not measured" if watts is None else f"{_range(watts)} ({scope})",
         kwh="not measured" if figures["kwh_day"] is None else _range(figures["kwh_day"]),
         busy=f"{100 * answer.utilisation.value:.0f}%",

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 _SLACK = 1e-12
 """Relative; else 11.000000000000002 requests/s would take two setups that hold 11."""
@@ -151,6 +151,10 @@ class Answer:
     utilisation: Number
     tokens_day: float
     linear: bool
+
+    @property
+    def cards(self) -> Number:
+        return cast("Number", self.figures["cards"])
 
 
 def size(ask: Ask, offer: Offer) -> Answer | None:

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Protocol
 
 from tokenwatt_site.errors import InputError, Problem
-from tokenwatt_site.journal import Entry
 from tokenwatt_site.trials import Evidence
-from tokenwatt_site.trust.commitment import Committed, check_belongs, opening_digest
+from tokenwatt_site.trust.commitment import Committed, check_belongs
 from tokenwatt_site.trust.keyring import Keyring
 from tokenwatt_site.trust.plausibility import FUTURE_SLACK
 from tokenwatt_site.trust.registration import moment
@@ -83,6 +82,12 @@ class Subject(Protocol):
     def keyid(self) -> str: ...
 
     @property
+    def opening(self) -> str: ...
+
+    @property
+    def first_trial(self) -> datetime | None: ...
+
+    @property
     def evidence(self) -> Evidence: ...
 
 
@@ -97,7 +102,7 @@ def weigh(
         keyring: the registered keys.
         now: the clock of whoever asks.
     """
-    openings = {(run.keyid, opening_digest(run.evidence.journal[0])): run for run in runs}
+    openings = {(run.keyid, run.opening): run for run in runs}
     refused: list[tuple[Path, InputError]] = []
     promises: dict[tuple[str, str], list[Found]] = {}
     for each in found:
@@ -137,15 +142,14 @@ def _promised(
     keyring: Keyring,
     now: datetime,
 ) -> Promised:
-    journal = run.evidence.journal
     own = [key for key in promises if key[0] == run.keyid]
     told = Promised(
-        first_trial=_first_trial(journal),
+        first_trial=run.first_trial,
         handed_out=len(own),
         kept=sum(key in openings for key in own),
     )
     best: tuple[Found, Witness | None] | None = None
-    for each in promises.get((run.keyid, opening_digest(journal[0])), ()):
+    for each in promises.get((run.keyid, run.opening), ()):
         witness = _witness(each, keyring, now)
         if best is None or _is_earlier(witness, best[1]):
             best = each, witness
@@ -168,10 +172,6 @@ def _witness(found: Found, keyring: Keyring, now: datetime) -> Witness | None:
         if key.trusted and key.name is not None:
             seen.append(Witness(key.name, signed.made))
     return min(seen, key=lambda witness: witness.at, default=None)
-
-
-def _first_trial(journal: Sequence[Entry]) -> datetime | None:
-    return next((moment(line.at) for line in journal if line.event == "trial_start"), None)
 
 
 def _in_file(error: InputError, path: Path) -> InputError:

@@ -26,7 +26,6 @@ from typing import Protocol
 
 from tokenwatt_site.comparability import CheckedRun, compare, gpu_uuids, why_not_independent
 from tokenwatt_site.errors import TokenwattError
-from tokenwatt_site.run import Run
 from tokenwatt_site.statistics import Ratio
 from tokenwatt_site.trust.keyring import Keyring, Standing
 from tokenwatt_site.trust.plausibility import FUTURE_SLACK
@@ -40,7 +39,6 @@ from tokenwatt_site.trust.predicates import (
     Superseded,
     Withdrawn,
 )
-from tokenwatt_site.trust.registration import moment
 from tokenwatt_site.trust.statement import Signed
 
 
@@ -107,19 +105,22 @@ class Subject(CheckedRun, Protocol):
     def run_id(self) -> str: ...
 
     @property
+    def ended(self) -> datetime: ...
+
+    @property
     def standing(self) -> RunStanding: ...
 
 
-def untold(run: Run, keyid: str, *, keyring: Keyring, now: datetime) -> RunStanding:
+def untold(keyid: str, ended: datetime, *, keyring: Keyring, now: datetime) -> RunStanding:
     """Return the standing of a run of which nothing is stated.
 
     Args:
-        run: the run.
         keyid: the key that signed it.
+        ended: when it ended, by its own clock.
         keyring: the registered keys.
         now: the clock of whoever asks.
     """
-    key = keyring.state(keyid, ended=_ended(run), witnessed=None, now=now)
+    key = keyring.state(keyid, ended=ended, witnessed=None, now=now)
     return RunStanding(key=key, chain=keyring.chain(keyid))
 
 
@@ -159,11 +160,11 @@ def stand(
                 counted += [] if why_not else [other]
         told.append(Told(signed, key, why_not, ratio))
     told = _settled(told, keyring)
-    standing = replace(untold(run.run, run.keyid, keyring=keyring, now=now), told=tuple(told))
+    standing = replace(untold(run.keyid, run.ended, keyring=keyring, now=now), told=tuple(told))
     if (witness := standing.witness) is None:
         return standing
     witnessed = witness.signed.made
-    key = keyring.state(run.keyid, ended=_ended(run.run), witnessed=witnessed, now=now)
+    key = keyring.state(run.keyid, ended=run.ended, witnessed=witnessed, now=now)
     return replace(standing, key=key)
 
 
@@ -173,7 +174,7 @@ def bar(run: Subject, signed: Signed, *, keyring: Keyring, now: datetime) -> str
     Of a reproduction this says only what does not take the other run.
     """
     chain, signers = keyring.chain(run.keyid), keyring.chain(signed.keyid)
-    ended = _ended(run.run)
+    ended = run.ended
     if not ended - FUTURE_SLACK <= signed.made <= now + FUTURE_SLACK:
         return f"it is dated {'in the future' if signed.made > now else 'before the run'}"
     match signed.said:
@@ -246,7 +247,3 @@ def _doubts(run: Subject, other: Subject, counted: Sequence[Subject]) -> Iterato
             yield "its publisher is counted already"
         if shared := gpu_uuids(before.evidence) & gpu_uuids(other.evidence):
             yield f"its boards are counted already: {', '.join(sorted(shared))}"
-
-
-def _ended(run: Run) -> datetime:
-    return moment(run.conditions.ended)

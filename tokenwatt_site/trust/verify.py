@@ -80,9 +80,11 @@ from tokenwatt_site.trace import parse as parse_trace
 from tokenwatt_site.trials import Evidence, read_trials
 from tokenwatt_site.trust import beside, commitment, signature
 from tokenwatt_site.trust.accuracy import check_answers, check_asked, check_under_load
+from tokenwatt_site.trust.checked import Checked
 from tokenwatt_site.trust.consistency import check_journal
 from tokenwatt_site.trust.difference import expect_equal
 from tokenwatt_site.trust.folder import listing
+from tokenwatt_site.trust.held import Held
 from tokenwatt_site.trust.instruments import check_engine, check_idle, check_power
 from tokenwatt_site.trust.keyring import Keyring, KeyState
 from tokenwatt_site.trust.plausibility import check_dates, check_epochs, check_requests
@@ -93,7 +95,6 @@ from tokenwatt_site.trust.privacy import (
 )
 from tokenwatt_site.trust.promises import NOTHING, Found, Promised, weigh
 from tokenwatt_site.trust.recomputation import Level, recomputed
-from tokenwatt_site.trust.replays import Replays
 from tokenwatt_site.trust.roles import check_model, check_roles, decoded
 from tokenwatt_site.trust.standing import RunStanding, stand, untold
 from tokenwatt_site.validity import require_playable
@@ -112,16 +113,15 @@ class ValidatedRun:
     `claims` are the numbers recomputed here from the evidence (equal to the file's own), and
     `run_id` is of the file's own bytes. `level` says how many of them: on "data" those of the
     engine model's replay are the file's own. `standing` is what its key and the statements about
-    it make of it, `promised` what its key committed to before.
+    it make of it, `promised` what its key committed to before. `run`, `claims` and `evidence` are
+    `held` packed: each time that they are asked for they may have to be read again.
     """
 
     path: Path
-    run: Run
     run_id: str
-    claims: Claims
     level: Level
-    evidence: Evidence
     keyid: str
+    held: Held
     standing: RunStanding
     promised: Promised = NOTHING
     made_by: InitVar[object] = None
@@ -129,6 +129,40 @@ class ValidatedRun:
     def __post_init__(self, made_by: object) -> None:
         if made_by is not _MADE_HERE:
             raise TypeError("a ValidatedRun is made by trust.verify alone")
+
+    @property
+    def run(self) -> Run:
+        """The signed document."""
+        return self.held.run
+
+    @property
+    def claims(self) -> Claims:
+        """The numbers, recomputed."""
+        return self.held.claims
+
+    @property
+    def evidence(self) -> Evidence:
+        """What the numbers follow from.
+
+        Raises:
+            InputError: a file is no longer what was verified.
+        """
+        return self.held.evidence
+
+    @property
+    def ended(self) -> datetime:
+        """When the run ended, by its own clock."""
+        return self.held.ended
+
+    @property
+    def opening(self) -> str:
+        """The digest of the first line of its journal, by which a commitment names it."""
+        return self.held.opening
+
+    @property
+    def first_trial(self) -> datetime | None:
+        """When its first trial began; None: none did."""
+        return self.held.first_trial
 
     @property
     def key_state(self) -> KeyState:
@@ -172,12 +206,13 @@ def verify_run(path: Path, *, root: Path, keyring: Keyring, level: Level = "mode
     Raises:
         VerificationError: with the number of the first check that failed.
     """
-    (run,) = settle([_verified(path, _document(path, root), keyring, level=level)], keyring)
+    document = _document(path, _bytes(path, root))
+    (run,) = settle([_verified(path, document, keyring, level=level)], keyring)
     promise = commitment.path_beside(path)
     if not os.path.lexists(promise):
         return _promised([run], [], keyring)[0][0]
     try:
-        found, unread = _found(promise, _document(promise, root), keyring)
+        found, unread = _found(promise, _document(promise, _bytes(promise, root)), keyring)
     except TokenwattError as error:
         return _unread(run, (promise, error))
     (run,), lies = _promised([run], [found], keyring)
@@ -245,7 +280,7 @@ def load_claims_only(path: Path) -> ClaimsOnlyRecord:
     return _quoted(path, load_json(read_file(path), source=str(path)))
 
 
-def read_tree(runs_folder: Path, keyring: Keyring, replays: Replays | None = None) -> Tree:
+def read_tree(runs_folder: Path, keyring: Keyring, checked: Checked | None = None) -> Tree:
     """Read every `*.json` under a folder; its place and name carry no meaning.
 
     Of several copies of a run one counts: one signed with a known key, else the first path. (Where
@@ -257,7 +292,7 @@ def read_tree(runs_folder: Path, keyring: Keyring, replays: Replays | None = Non
     Args:
         runs_folder: where they are.
         keyring: the registered keys.
-        replays: engine models that were replayed by an earlier call; None replays all of them.
+        checked: runs that passed in an earlier call; None verifies all of them.
     """
     runs: list[ValidatedRun] = []
     quoted: list[tuple[Path, ClaimsOnlyRecord]] = []
@@ -266,7 +301,12 @@ def read_tree(runs_folder: Path, keyring: Keyring, replays: Replays | None = Non
     listed = listing(runs_folder)
     for path in listed.documents:
         try:
-            document = _document(path, runs_folder)
+            data = _bytes(path, runs_folder)
+            if checked is not None and (known := checked.find(path, data)) is not None:
+                run_id, keyid, held = known  # passed every check, with these bytes and this code
+                runs.append(_made(run_id, "model", keyid, held, keyring))
+                continue
+            document = _document(path, data)
             if isinstance(document, dict) and "record_schema" in document:
                 quoted.append((path, _quoted(path, document)))
             elif commitment.is_commitment(document):
@@ -274,7 +314,10 @@ def read_tree(runs_folder: Path, keyring: Keyring, replays: Replays | None = Non
                 found.append(each)
                 refused += unread
             else:
-                runs.append(_verified(path, document, keyring, replays=replays))
+                run = _verified(path, document, keyring)
+                runs.append(run)
+                if checked is not None:
+                    checked.keep(data, run.run_id, run.keyid, run.held, run.run.evidence)
         except TokenwattError as error:
             refused.append((path, error))
     runs, lies = _promised(settle(runs, keyring), found, keyring)
@@ -379,7 +422,7 @@ def _in_file(problem: Problem, path: Path) -> Problem:
     )
 
 
-def _document(path: Path, root: Path) -> JsonValue:
+def _bytes(path: Path, root: Path) -> bytes:
     # (1) the file
     with _check(1, path):
         try:
@@ -394,7 +437,10 @@ def _document(path: Path, root: Path) -> JsonValue:
                     expected=f"a regular file under {root}",
                 )
             )
-        data = read_file(path)
+        return read_file(path)
+
+
+def _document(path: Path, data: bytes) -> JsonValue:
     # (2) strict JSON
     with _check(2, path):
         return load_json(data, source=str(path))
@@ -406,7 +452,6 @@ def _verified(
     keyring: Keyring,
     *,
     level: Level = "model",
-    replays: Replays | None = None,
 ) -> ValidatedRun:
     # (2) a run document
     with _check(2, path):
@@ -455,16 +500,18 @@ def _verified(
     # (10) recomputation
     with _check(10, path):
         run_id = sha256_hex(body)
-        claims, level = recomputed(run, run_id, evidence, trials, level=level, replays=replays)
-    standing = untold(run, signed.keyid, keyring=keyring, now=datetime.now(UTC))
+        claims, level = recomputed(run, evidence, trials, level=level)
+    return _made(run_id, level, signed.keyid, Held.of(path, run, claims, evidence), keyring)
+
+
+def _made(run_id: str, level: Level, keyid: str, held: Held, keyring: Keyring) -> ValidatedRun:
+    standing = untold(keyid, held.ended, keyring=keyring, now=datetime.now(UTC))
     return ValidatedRun(
-        path=path,
-        run=run,
+        path=held.path,
         run_id=run_id,
-        claims=claims,
         level=level,
-        evidence=evidence,
-        keyid=signed.keyid,
+        keyid=keyid,
+        held=held,
         standing=standing,
         made_by=_MADE_HERE,
     )

@@ -322,7 +322,10 @@
     return {
       refused: why,
       differing: differing,
-      unknown: paths.filter(function (path) { return a.setup[path] === "not recorded" && b.setup[path] === "not recorded"; }),
+      unknown: paths.filter(function (path) {
+        var none = a.setup[path] === "not recorded" && b.setup[path] === "not recorded";
+        return none && !(a.cpu && b.cpu && data.ofBoards.indexOf(path) >= 0);
+      }),
       controlled: known && a.simulated === b.simulated && sameWindows(a, b) && differing.length === 1,
       rows: rows,
       absent: found.filter(function (each) { return !told(each); }).map(function (each) { return [each.label, each.reason]; }),

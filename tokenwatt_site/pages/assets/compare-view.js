@@ -304,7 +304,7 @@
     };
   }
 
-  function cards(found, name) {
+  function cards(found, a, name) {
     var made = [{ kind: "h3", id: "cards-" + name, text: "Cards for equal goodput" }];
     if (found.value === null) { return made.concat([p("tw-small", [["Not told: " + found.reason + ".", ""]])]); }
     var parts = [[count(found.value) + " cards of " + name, "b"], [" do the work of 64 of A", ""]];
@@ -312,7 +312,8 @@
       parts.push([" (by the interval " + count(found.low) + " to " + count(found.high) + ")", ""]);
     }
     var label = data.metrics[found.of].label, perCard = shown(found.per_card.value, 3);
-    parts.push([". 64 ÷ the ratio of " + label + " per card, " + perCard + ", rounded up; all cards count.", ""]);
+    var words = ". 64 ÷ the ratio of " + label + " per card, " + perCard + ", rounded up; all cards count.";
+    parts.push([words + (a.quoted ? " A is as published, not recomputed." : ""), ""]);
     return made.concat([p("", parts)]);
   }
 
@@ -336,7 +337,7 @@
         var items = pair.absent.map(function (each) { return each[0] + ": " + each[1]; });
         made.push({ kind: "details", summary: "Numbers that neither side has", items: items });
       }
-      made = made.concat(cards(pair.cards, name));
+      made = made.concat(cards(pair.cards, details[0], name));
     }
     return made.concat(accuracy(pair.accuracy, name));
   }
