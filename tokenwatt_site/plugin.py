@@ -308,19 +308,19 @@ def _option(model: type[M], name: str, value: dict[str, Any]) -> M:
         raise PluginError("\n".join(str(problem) for problem in told)) from error
 
 
-def _address(site_url: str | None) -> str | None:
-    """Return where the site begins; None: it does not say, or not as an address of the web."""
-    if not site_url or not site_url.startswith(("https://", "http://")):
-        return None
-    return site_url if site_url.endswith("/") else f"{site_url}/"
-
-
 def _summary(page: Page) -> str:
     return f"<h1>{html.escape(page.title)}</h1>\n<p>{html.escape(page.description)}</p>"
 
 
 def _toc(page: Page) -> TableOfContents:
     return get_toc([_toc_token(anchor, words) for anchor, words in page.toc])
+
+
+def _address(site_url: str | None) -> str | None:
+    """Return where the site begins; None: it does not say, or not as an address of the web."""
+    if not site_url or not site_url.startswith(("https://", "http://")):
+        return None
+    return site_url if site_url.endswith("/") else f"{site_url}/"
 
 
 def _toc_token(anchor: str, words: str) -> Any:

@@ -73,21 +73,6 @@ SIMULATOR: Final = "<!--tw:simulator-->"
 """Where the simulator stands in the prose of METHOD."""
 
 
-@dataclass
-class Around:
-    """What stands around the content of pages, by their source; made when they are written.
-
-    `linked` is JSON-LD, `updated` the day of the newest that is told, `banner` that a run on the
-    page is not published. `feed` is the path of the feed, `data` the section of the data page.
-    """
-
-    linked: dict[str, Callable[[], JsonValue]] = field(default_factory=dict)
-    updated: dict[str, str] = field(default_factory=dict)
-    banner: dict[str, str] = field(default_factory=dict)
-    feed: str | None = None
-    data: str = ""
-
-
 MAX_SEARCHED: Final = 2_000
 """Of so many reports the search knows title and summary; of more, whose index would be many
 megabytes, nothing: the leaderboard filters all of them."""
@@ -119,6 +104,21 @@ class LaterFile(File):
         output = Path(self.abs_dest_path)
         output.parent.mkdir(parents=True, exist_ok=True)
         output.write_bytes(self.content_bytes)
+
+
+@dataclass
+class Around:
+    """What stands around the content of pages, by their source; made when they are written.
+
+    `linked` is JSON-LD, `updated` the day of the newest that is told, `banner` that a run on the
+    page is not published. `feed` is the path of the feed, `data` the section of the data page.
+    """
+
+    linked: dict[str, Callable[[], JsonValue]] = field(default_factory=dict)
+    updated: dict[str, str] = field(default_factory=dict)
+    banner: dict[str, str] = field(default_factory=dict)
+    feed: str | None = None
+    data: str = ""
 
 
 class Site:
