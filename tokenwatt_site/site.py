@@ -160,6 +160,7 @@ class Site:
         listed = catalogue.catalogue(board, known, {c.id: f.url for c, f in reports})
         self._add_leaderboard(listed)
         self._add_plan(listed)
+        self._whole = configurations, board, listed
         table = ranking_csv.ranking(board, urls)
         self._files.append(File.generated(self._config, ranking_csv.NAME, content=table))
         self._place(
@@ -238,8 +239,12 @@ class Site:
             previews: run id -> why it is not published; such runs are on pages alone.
         """
         around, known = Around(), {run.run_id: run for run in tree.valid}
-        everything = group(tree.valid)
-        shown = group(r for r in tree.valid if r.run_id not in previews) if previews else everything
+        everything, board, listed = self._whole
+        shown = everything
+        if previews:
+            shown = group(r for r in tree.valid if r.run_id not in previews)
+            board, urls = rank(shown), {c.id: f"reports/{c.id}.html" for c in shown}
+            listed = catalogue.catalogue(board, {c.id: c for c in shown}, urls)
         for each in everything:
             self._add_run_pages(each, known, publisher, around)
             around.updated[f"reports/{each.id}.md"] = dataset.latest(each)[:10]
@@ -250,18 +255,18 @@ class Site:
                 around.banner[f"reports/{each.id}.md"] = why
         if previews:
             count = text.counted(len(previews), "run")
-            told = f"{count} here: {next(iter(previews.values()))}"
-            for uri in (HOME, COMPARE, PLAN):
-                around.banner[uri] = told
-        board = rank(shown)
+            words = f"{count} here: {next(iter(previews.values()))}"
+            around.banner |= dict.fromkeys((HOME, COMPARE, PLAN), words)
         left_out = [self._left_out(path, error) for path, error in tree.refused]
-        self._add_texts(api.files(shown, board, left_out, publisher))
-        self._add_texts((f"{badge.FOLDER}/{c.id}.svg", badge.render(c)) for c in shown)
+        told = api.index(shown, board, left_out, publisher)
+        self._add_texts(api.files(told, listed, publisher))
+        for each in shown:
+            self._add_later(api.path(each), api.result, each, publisher)
+            self._add_later(f"{badge.FOLDER}/{each.id}.svg", badge.render, each)
         feeds = feed.feeds(shown, known, publisher)
         self._add_texts(feeds.items())
         around.feed = feed.NAME if feeds else None
-        counts = api.index(shown, board, left_out, publisher)["counts"]
-        around.data = data_page.section(counts, sorted(feeds), publisher)
+        around.data = data_page.section(told["counts"], sorted(feeds), publisher)
         around.linked |= {
             f"reports/{c.id}.md": partial(dataset.of_report, c, publisher) for c in shown
         }
@@ -281,14 +286,11 @@ class Site:
         for run in configuration.runs:
             file = self._reserve(f"{cite.FOLDER}/{run.run_id}/index.md")
             view = led_by(configuration, run, known)
-            page = run_page.render(
-                view,
-                self._links(file, home, words, {}),
-                leads=run is configuration.headline,
-                report_url=get_relative_url(about.url, file.url),
-                base=publisher.address,
-            )
-            self._place(file, page)
+            links = self._links(file, home, words, {})
+            report_url = get_relative_url(about.url, file.url)
+            given = (view, links, configuration.headline.run_id, report_url, publisher.address)
+            page = partial(self._kept.get, run_page.render, *given)
+            self._place_later(file, run_page.title(view), page, searched=False)
             around.updated[file.src_uri] = dataset.latest(view)[:10]
 
     def _add_texts(self, texts: Iterable[tuple[str, str]]) -> None:
@@ -328,9 +330,7 @@ class Site:
         return text.printable(name), why
 
     def _reserve(self, uri: str) -> File:
-        in_nav = uri in {HOME, GLOSSARY, VERIFY, COMPARE}
-
-        in_nav = uri in {HOME, GLOSSARY, VERIFY, PLAN}
+        in_nav = uri in {HOME, GLOSSARY, VERIFY, COMPARE, PLAN}
         inclusion = InclusionLevel.INCLUDED if in_nav else InclusionLevel.NOT_IN_NAV
         return File.generated(self._config, uri, content="", inclusion=inclusion)
 
