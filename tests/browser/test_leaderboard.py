@@ -23,7 +23,8 @@ EVIL = "<img src=x onerror=document.body.dataset.pwned=1>"
 SHELL = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Ranking</title>
 <meta name="viewport" content="width=device-width"><link rel="stylesheet" href="tokenwatt.css">
 <style>html {{ font-size: 125%; }} body {{ margin: .8rem; font: 1rem sans-serif;
-background: {ground}; --md-default-bg-color: {ground}; }}</style></head><body data-md-color-scheme="{scheme}">
+background: {ground}; --md-default-bg-color: {ground}; }}</style></head>
+<body data-md-color-scheme="{scheme}">
 <main class="md-content"><article class="md-typeset">{html}</article></main></body></html>"""
 
 
@@ -249,8 +250,11 @@ def marks(page: Page) -> dict[str, Any]:
     page.locator(".tw-trade:visible").scroll_into_view_if_needed()
     expect(page.locator(".tw-trade-plot:visible")).to_be_visible()
     return page.evaluate(
-        """() => Object.fromEntries(Array.from(
-        document.querySelectorAll(".tw-trade:not([hidden]) tbody tr")).filter(row => row.offsetParent).map(row => [row.querySelector("th").textContent, row.querySelector("svg").outerHTML]))"""
+        """() => {
+        const rows = document.querySelectorAll(".tw-trade:not([hidden]) tbody tr");
+        const shown = Array.from(rows).filter(row => row.offsetParent);
+        const mark = row => [row.querySelector("th").textContent, row.querySelector("svg").outerHTML];
+        return Object.fromEntries(shown.map(mark)); }"""
     )
 
 
