@@ -33,6 +33,7 @@ from tokenwatt_site.pages import (
     glossary,
     history,
     not_found,
+    packed_catalogue,
     plan_page,
     quoted,
     ranking,
@@ -157,7 +158,7 @@ class Site:
         known = {c.id: c for c in configurations}
         self._add_comparisons(reports, quotes, home, words)
         listed = catalogue.catalogue(board, known, {c.id: f.url for c, f in reports})
-        self._add_catalogue(listed)
+        self._add_leaderboard(listed)
         self._add_plan(listed)
         self._whole = configurations, board, listed
         table = ranking_csv.ranking(board, urls)
@@ -165,9 +166,7 @@ class Site:
         self._place(
             home,
             ranking.render(
-                board,
-                known,
-                urls,
+                listed,
                 [(r, get_relative_url(f.url, home.url)) for r, _, f in quotes],
                 [self._left_out(path, error) for path, error in tree.refused],
             ),
@@ -178,8 +177,9 @@ class Site:
         if method is not None and SIMULATOR in method.content_string:
             self._add_simulator()
 
-    def _add_catalogue(self, known: dict[str, JsonValue]) -> None:
-        self._add_scripts((catalogue.READER,), catalogue.DATA, catalogue.script(known))
+    def _add_leaderboard(self, known: dict[str, JsonValue]) -> None:
+        names = (packed_catalogue.READER, *ranking.SCRIPTS)
+        self._add_scripts(names, packed_catalogue.DATA, packed_catalogue.script(known))
 
     def _add_comparisons(
         self,
@@ -213,7 +213,7 @@ class Site:
             self._place(file, shown)
             named.append((each.title, each.why, get_relative_url(file.url, page.url)))
         root = get_relative_url(ASSETS, page.url).removesuffix(ASSETS)
-        known = (catalogue.DATA, catalogue.READER)
+        known = (packed_catalogue.DATA, packed_catalogue.READER)
         links = [get_relative_url(file.url, page.url) for file in (home, words)]
         self._place(page, compare.picker(root, known, named, *links))
         published = [(name, str(q["title"])) for name, (q, _) in told.items()]
@@ -222,7 +222,7 @@ class Site:
     def _add_plan(self, known: dict[str, JsonValue]) -> None:
         file = self._reserve(PLAN)
         folder = get_relative_url(ASSETS, file.url)
-        names = (catalogue.DATA, catalogue.READER, *plan_page.SCRIPTS)
+        names = (packed_catalogue.DATA, packed_catalogue.READER, *plan_page.SCRIPTS)
         scripts = [f"{folder}/{name}" for name in names]
         root = get_relative_url(".", file.url)
         self._place(file, plan_page.render(known, scripts, root, self._named))
