@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from tokenwatt_site.metrics import METRICS
@@ -60,12 +60,12 @@ def prices(factors: Factors) -> tuple[Field, ...]:
     """Return the fields of money and carbon; the site's own factors are their defaults."""
     price, pue, grid = factors.price, factors.pue, factors.grid
     return (
-        Field("price", "Electricity", "per kWh", 0, 1000, _default(price and price.per_kwh),
+        Field("price", "Electricity", "per kWh", 0, 1000, _default(price.per_kwh if price else None),
               price.name if price else ""),
         Field("card", "A card, or a machine", "per hour", 0, 10_000, ""),
         Field("pue", "PUE", "× the measured energy", 1, 10, _default(pue.factor if pue else 1),
               pue.name if pue else ""),
-        Field("grid", "Carbon", "gCO2 per kWh", 0, 5000, _default(grid and grid.g_per_kwh),
+        Field("grid", "Carbon", "gCO2 per kWh", 0, 5000, _default(grid.g_per_kwh if grid else None),
               grid.name if grid else ""),
     )  # fmt: skip
 
@@ -175,16 +175,17 @@ def _why_out(
 
 def default_ask(named: Factors) -> Ask:
     """Return what the fields say before a reader touches them."""
-    given = {field.key: field.default for field in (*TRAFFIC, *prices(named))}
-    ask = Ask(
+    given = {f.key: float(f.default) for f in (*TRAFFIC, *prices(named)) if f.default}
+    return Ask(
         load=float(LOADS["requests"][3]),
-        peak=float(given["peak"]),
-        headroom=float(given["headroom"]),
-        hours=float(given["hours"]),
-        pue=float(given["pue"]),
+        peak=given["peak"],
+        headroom=given["headroom"],
+        hours=given["hours"],
+        pue=given["pue"],
+        per_kwh=given.get("price"),
+        per_card_hour=given.get("card"),
+        g_per_kwh=given.get("grid"),
     )
-    known = {"price": "per_kwh", "card": "per_card_hour", "grid": "g_per_kwh"}
-    return replace(ask, **{known[key]: float(given[key]) for key in known if given[key]})
 
 
 def _place(answer: Answer) -> tuple[float, float]:
