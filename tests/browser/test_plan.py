@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.conftest import Seen
+from tests.browser.conftest import Seen, Site
 from tests.browser.test_accessibility import AXE, VIOLATIONS
 from tests.support.catalogues import TPOT, TTFT, a_catalogue, a_row, a_section, boundary
 from tokenwatt_site.pages import plan_page
@@ -223,7 +223,7 @@ def test_money_comes_with_prices_and_the_day_they_were_entered(seen: Seen, addre
     expect(head).to_contain_text("USD")
     expect(seen.page.locator("#plan-answer")).to_contain_text("entered on 2026-03-04")
     meterless = seen.page.locator("#plan-answer tr", has_text="No meter")
-    expect(meterless).to_contain_text("power not measured")
+    expect(meterless).to_contain_text("not known")
     seen.page.get_by_label("Sort by").select_option("money")
     assert rows(seen.page)[0] == "Small boards"
     seen.page.locator("#plan-form summary").click()
@@ -324,6 +324,17 @@ def test_the_keyboard_reaches_every_field_and_the_answer(seen: Seen, address: st
     page.keyboard.press("Control+A")
     page.keyboard.type("40")
     expect(page.locator("#plan-verdict")).to_contain_text("Small boards: 53 to 55 × Toy GPU")
+
+
+def test_a_built_site_has_it_and_asks_nobody(site: Site, seen: Seen) -> None:
+    for address in (site.url + "plan.html", (site.folder / "plan.html").as_uri()):
+        seen.page.goto(address)
+        expect(seen.page.locator("#plan-verdict")).not_to_be_empty()
+        assert "simulated: 2" in reasons(seen.page)
+        link = seen.page.locator("#plan-out tbody a").first.get_attribute("href") or ""
+        assert link.removeprefix("./") in site.reports.values()
+    assert all(url.startswith((site.url, "file:")) for url in seen.requests)
+    assert seen.complaints == []
 
 
 def test_without_scripts_the_example_stands(folder: Path, chromium: Browser) -> None:

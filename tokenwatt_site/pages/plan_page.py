@@ -49,7 +49,7 @@ LOADS = {
 TRAFFIC = (
     Field("peak", "Peak", "× the mean", 1, 100, "2"),
     Field("headroom", "Headroom", "% above the peak", 0, 900, "20"),
-    Field("hours", "Hours a day", "h with load; cards are off else", 0.25, 24, "24"),
+    Field("hours", "Hours a day", "h with load, off else", 0.25, 24, "24"),
 )
 
 SORTS = {"cards": "cards", "watts": "watts", "money": "money"}
@@ -60,7 +60,8 @@ def prices(factors: Factors) -> tuple[Field, ...]:
     """Return the fields of money and carbon; the site's own factors are their defaults."""
     price, pue, grid = factors.price, factors.pue, factors.grid
     return (
-        Field("price", "Electricity", "per kWh", 0, 1000, _default(price.per_kwh if price else None),
+        Field("price", "Electricity", "per kWh", 0, 1000,
+              _default(price.per_kwh if price else None),
               price.name if price else ""),
         Field("card", "A card, or a machine", "per hour", 0, 10_000, ""),
         Field("pue", "PUE", "× the measured energy", 1, 10, _default(pue.factor if pue else 1),
