@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from tokenwatt_site.eligibility import Exclusion, reasons
@@ -71,6 +71,29 @@ def group(runs: Iterable[ValidatedRun]) -> tuple[Configuration, ...]:
         for page, whole in members
     }
     return tuple(_configuration(page, named[page], by_id) for page in sorted(named))
+
+
+def led_by(
+    configuration: Configuration, run: ValidatedRun, by_id: Mapping[str, ValidatedRun]
+) -> Configuration:
+    """Return a configuration as if `run`, one of its runs, led it: what is told of that run alone.
+
+    Args:
+        configuration: whose run it is.
+        run: the run.
+        by_id: all runs there are, of which one may be its reference.
+    """
+    if run is configuration.headline:
+        return configuration
+    reference = _reference(run, by_id)
+    return replace(
+        configuration,
+        title=run.run.spec.title,
+        headline=run,
+        runs=(run, *(r for r in configuration.runs if r is not run)),
+        reference=reference,
+        exclusions=reasons(run, reference),
+    )
 
 
 def _page_id(run: ValidatedRun) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import html
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -17,24 +17,33 @@ from mkdocs.structure.files import File, InclusionLevel
 from mkdocs.utils import get_relative_url
 
 from tokenwatt_site.canonical import JsonValue
-from tokenwatt_site.configuration import Configuration, group
+from tokenwatt_site.configuration import Configuration, group, led_by
 from tokenwatt_site.errors import TokenwattError, VerificationError
 from tokenwatt_site.leaderboard import rank
 from tokenwatt_site.pages import (
+    api,
+    badge,
     catalogue,
+    cite,
     compare,
+    data_page,
+    dataset,
     detail,
+    feed,
     glossary,
     history,
+    not_found,
     plan_page,
     quoted,
     ranking,
     ranking_csv,
     report,
+    run_page,
     simulator,
     text,
     verification,
 )
+from tokenwatt_site.pages.dataset import Publisher
 from tokenwatt_site.pages.factors import Factors
 from tokenwatt_site.pages.kept import KeptPages
 from tokenwatt_site.pages.named import FOLDER as NAMED
@@ -54,6 +63,7 @@ GLOSSARY: Final = "glossary.md"
 VERIFY: Final = "verify.md"
 PLAN: Final = "plan.md"
 METHOD: Final = "method.md"
+DATA: Final = "data.md"
 COMPARE: Final = "compare.md"
 ASSETS: Final = "assets"
 STYLE: Final = "assets/tokenwatt.css"
@@ -94,6 +104,21 @@ class LaterFile(File):
         output = Path(self.abs_dest_path)
         output.parent.mkdir(parents=True, exist_ok=True)
         output.write_bytes(self.content_bytes)
+
+
+@dataclass
+class Around:
+    """What stands around the content of pages, by their source; made when they are written.
+
+    `linked` is JSON-LD, `updated` the day of the newest that is told, `banner` that a run on the
+    page is not published. `feed` is the path of the feed, `data` the section of the data page.
+    """
+
+    linked: dict[str, Callable[[], JsonValue]] = field(default_factory=dict)
+    updated: dict[str, str] = field(default_factory=dict)
+    banner: dict[str, str] = field(default_factory=dict)
+    feed: str | None = None
+    data: str = ""
 
 
 class Site:
@@ -201,6 +226,74 @@ class Site:
         root = get_relative_url(".", file.url)
         self._place(file, plan_page.render(known, scripts, root, self._named))
         self._add_assets(plan_page.SCRIPTS)
+
+    def add_for_machines(
+        self, tree: Tree, publisher: Publisher, previews: Mapping[str, str]
+    ) -> Around:
+        """Add a page per run, and what programs read; say what goes around the pages.
+
+        Args:
+            tree: all runs.
+            publisher: what the site says of itself.
+            previews: run id -> why it is not published; such runs are on pages alone.
+        """
+        around, known = Around(), {run.run_id: run for run in tree.valid}
+        everything = group(tree.valid)
+        shown = group(r for r in tree.valid if r.run_id not in previews) if previews else everything
+        for each in everything:
+            self._add_run_pages(each, known, publisher, around)
+            around.updated[f"reports/{each.id}.md"] = dataset.latest(each)[:10]
+            for run in each.runs:
+                if why := previews.get(run.run_id):
+                    around.banner[f"{cite.FOLDER}/{run.run_id}/index.md"] = why
+            if why := previews.get(each.headline.run_id):
+                around.banner[f"reports/{each.id}.md"] = why
+        if previews:
+            count = text.counted(len(previews), "run")
+            told = f"{count} here: {next(iter(previews.values()))}"
+            for uri in (HOME, COMPARE, PLAN):
+                around.banner[uri] = told
+        board = rank(shown)
+        left_out = [self._left_out(path, error) for path, error in tree.refused]
+        self._add_texts(api.files(shown, board, left_out, publisher))
+        self._add_texts((f"{badge.FOLDER}/{c.id}.svg", badge.render(c)) for c in shown)
+        feeds = feed.feeds(shown, known, publisher)
+        self._add_texts(feeds.items())
+        around.feed = feed.NAME if feeds else None
+        counts = api.index(shown, board, left_out, publisher)["counts"]
+        around.data = data_page.section(counts, sorted(feeds), publisher)
+        around.linked |= {
+            f"reports/{c.id}.md": partial(dataset.of_report, c, publisher) for c in shown
+        }
+        around.linked |= {uri: partial(dataset.of_site, shown, publisher) for uri in (HOME, DATA)}
+        self._add_assets((not_found.SCRIPT,))
+        return around
+
+    def _add_run_pages(
+        self,
+        configuration: Configuration,
+        known: Mapping[str, ValidatedRun],
+        publisher: Publisher,
+        around: Around,
+    ) -> None:
+        home, words = self._reserve(HOME), self._reserve(GLOSSARY)
+        about = self._reserve(f"reports/{configuration.id}.md")
+        for run in configuration.runs:
+            file = self._reserve(f"{cite.FOLDER}/{run.run_id}/index.md")
+            view = led_by(configuration, run, known)
+            page = run_page.render(
+                view,
+                self._links(file, home, words, {}),
+                leads=run is configuration.headline,
+                report_url=get_relative_url(about.url, file.url),
+                base=publisher.address,
+            )
+            self._place(file, page)
+            around.updated[file.src_uri] = dataset.latest(view)[:10]
+
+    def _add_texts(self, texts: Iterable[tuple[str, str]]) -> None:
+        for uri, content in texts:
+            self._files.append(File.generated(self._config, uri, content=content))
 
     def _add_simulator(self) -> None:
         self._add_scripts(simulator.SCRIPTS, simulator.DATA, simulator.data())
