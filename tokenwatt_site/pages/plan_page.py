@@ -23,6 +23,9 @@ SCRIPTS = ("sizing.js", "plan.js")
 
 TITLE = "What should I run"
 
+EXAMPLE_ROWS = 20
+"""At most; all are there with scripts."""
+
 
 @dataclass(frozen=True, slots=True)
 class Field:
@@ -92,6 +95,7 @@ class Example:
 
     question: str
     rows: tuple[ExampleRow, ...]
+    answering: int
     out: tuple[tuple[str, int], ...]
 
 
@@ -162,7 +166,8 @@ def _example(catalogue: Mapping[str, Any], root: str, named: Factors) -> Example
         question=f"{ask.load:g} requests/s of {first['workload']} on average,"
         f" peaks of {ask.peak:g} times that, {ask.headroom:g}% headroom,"
         f" {' and '.join(first['slo'])}",
-        rows=tuple(_row(*one, root) for one in found),
+        rows=tuple(_row(*one, root) for one in found[:EXAMPLE_ROWS]),
+        answering=len(found),
         out=tuple(out.most_common()),
     )
 

@@ -93,11 +93,11 @@
 
   /* How long its requests are on average, from any row that tells. */
   function lengths() {
-    var mine = ofWorkload(), row = known.rows.filter(function (one) {
+    var mine = ofWorkload(), row = known.rows.find(function (one) {
+      if (mine.indexOf(known.sections[one.section]) < 0) { return false; }
       var cells = one.cells;
-      return mine.indexOf(known.sections[one.section]) >= 0 && cells.boundary_rate.value !== null
-        && cells.goodput.value !== null && cells.input_throughput && cells.input_throughput.value !== null;
-    })[0];
+      return cells.boundary_rate.value !== null && cells.goodput.value !== null && cells.input_throughput.value !== null;
+    });
     if (!row) { return ""; }
     var rate = row.cells.boundary_rate.value;
     return "A request: " + whole(Math.round(row.cells.input_throughput.value / rate)) + " tokens in and "
