@@ -33,6 +33,7 @@ from tokenwatt_site.pages import (
     glossary,
     history,
     not_found,
+    packed_catalogue,
     plan_page,
     quoted,
     ranking,
@@ -157,16 +158,15 @@ class Site:
         known = {c.id: c for c in configurations}
         self._add_comparisons(reports, quotes, home, words)
         listed = catalogue.catalogue(board, known, {c.id: f.url for c, f in reports})
-        self._add_catalogue(listed)
+        self._add_leaderboard(listed)
         self._add_plan(listed)
+        self._whole = configurations, board, listed
         table = ranking_csv.ranking(board, urls)
         self._files.append(File.generated(self._config, ranking_csv.NAME, content=table))
         self._place(
             home,
             ranking.render(
-                board,
-                known,
-                urls,
+                listed,
                 [(r, get_relative_url(f.url, home.url)) for r, _, f in quotes],
                 [self._left_out(path, error) for path, error in tree.refused],
             ),
@@ -177,8 +177,9 @@ class Site:
         if method is not None and SIMULATOR in method.content_string:
             self._add_simulator()
 
-    def _add_catalogue(self, known: dict[str, JsonValue]) -> None:
-        self._add_scripts((catalogue.READER,), catalogue.DATA, catalogue.script(known))
+    def _add_leaderboard(self, known: dict[str, JsonValue]) -> None:
+        names = (packed_catalogue.READER, *ranking.SCRIPTS)
+        self._add_scripts(names, packed_catalogue.DATA, packed_catalogue.script(known))
 
     def _add_comparisons(
         self,
@@ -212,7 +213,7 @@ class Site:
             self._place(file, shown)
             named.append((each.title, each.why, get_relative_url(file.url, page.url)))
         root = get_relative_url(ASSETS, page.url).removesuffix(ASSETS)
-        known = (catalogue.DATA, catalogue.READER)
+        known = (packed_catalogue.DATA, packed_catalogue.READER)
         links = [get_relative_url(file.url, page.url) for file in (home, words)]
         self._place(page, compare.picker(root, known, named, *links))
         published = [(name, str(q["title"])) for name, (q, _) in told.items()]
@@ -221,7 +222,7 @@ class Site:
     def _add_plan(self, known: dict[str, JsonValue]) -> None:
         file = self._reserve(PLAN)
         folder = get_relative_url(ASSETS, file.url)
-        names = (catalogue.DATA, catalogue.READER, *plan_page.SCRIPTS)
+        names = (packed_catalogue.DATA, packed_catalogue.READER, *plan_page.SCRIPTS)
         scripts = [f"{folder}/{name}" for name in names]
         root = get_relative_url(".", file.url)
         self._place(file, plan_page.render(known, scripts, root, self._named))
@@ -238,8 +239,12 @@ class Site:
             previews: run id -> why it is not published; such runs are on pages alone.
         """
         around, known = Around(), {run.run_id: run for run in tree.valid}
-        everything = group(tree.valid)
-        shown = group(r for r in tree.valid if r.run_id not in previews) if previews else everything
+        everything, board, listed = self._whole
+        shown = everything
+        if previews:
+            shown = group(r for r in tree.valid if r.run_id not in previews)
+            board, urls = rank(shown), {c.id: f"reports/{c.id}.html" for c in shown}
+            listed = catalogue.catalogue(board, {c.id: c for c in shown}, urls)
         for each in everything:
             self._add_run_pages(each, known, publisher, around)
             around.updated[f"reports/{each.id}.md"] = dataset.latest(each)[:10]
@@ -250,18 +255,18 @@ class Site:
                 around.banner[f"reports/{each.id}.md"] = why
         if previews:
             count = text.counted(len(previews), "run")
-            told = f"{count} here: {next(iter(previews.values()))}"
-            for uri in (HOME, COMPARE, PLAN):
-                around.banner[uri] = told
-        board = rank(shown)
+            words = f"{count} here: {next(iter(previews.values()))}"
+            around.banner |= dict.fromkeys((HOME, COMPARE, PLAN), words)
         left_out = [self._left_out(path, error) for path, error in tree.refused]
-        self._add_texts(api.files(shown, board, left_out, publisher))
-        self._add_texts((f"{badge.FOLDER}/{c.id}.svg", badge.render(c)) for c in shown)
+        told = api.index(shown, board, left_out, publisher)
+        self._add_texts(api.files(told, listed, publisher))
+        for each in shown:
+            self._add_later(api.path(each), api.result, each, publisher)
+            self._add_later(f"{badge.FOLDER}/{each.id}.svg", badge.render, each)
         feeds = feed.feeds(shown, known, publisher)
         self._add_texts(feeds.items())
         around.feed = feed.NAME if feeds else None
-        counts = api.index(shown, board, left_out, publisher)["counts"]
-        around.data = data_page.section(counts, sorted(feeds), publisher)
+        around.data = data_page.section(told["counts"], sorted(feeds), publisher)
         around.linked |= {
             f"reports/{c.id}.md": partial(dataset.of_report, c, publisher) for c in shown
         }
@@ -281,14 +286,11 @@ class Site:
         for run in configuration.runs:
             file = self._reserve(f"{cite.FOLDER}/{run.run_id}/index.md")
             view = led_by(configuration, run, known)
-            page = run_page.render(
-                view,
-                self._links(file, home, words, {}),
-                leads=run is configuration.headline,
-                report_url=get_relative_url(about.url, file.url),
-                base=publisher.address,
-            )
-            self._place(file, page)
+            links = self._links(file, home, words, {})
+            report_url = get_relative_url(about.url, file.url)
+            given = (view, links, configuration.headline.run_id, report_url, publisher.address)
+            page = partial(self._kept.get, run_page.render, *given)
+            self._place_later(file, run_page.title(view), page, searched=False)
             around.updated[file.src_uri] = dataset.latest(view)[:10]
 
     def _add_texts(self, texts: Iterable[tuple[str, str]]) -> None:
@@ -328,9 +330,7 @@ class Site:
         return text.printable(name), why
 
     def _reserve(self, uri: str) -> File:
-        in_nav = uri in {HOME, GLOSSARY, VERIFY, COMPARE}
-
-        in_nav = uri in {HOME, GLOSSARY, VERIFY, PLAN}
+        in_nav = uri in {HOME, GLOSSARY, VERIFY, COMPARE, PLAN}
         inclusion = InclusionLevel.INCLUDED if in_nav else InclusionLevel.NOT_IN_NAV
         return File.generated(self._config, uri, content="", inclusion=inclusion)
 

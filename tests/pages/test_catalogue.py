@@ -1,15 +1,17 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from tests.pages.conftest import Make
 from tests.support.runs import small_spec
 from tokenwatt_site.configuration import Configuration
 from tokenwatt_site.leaderboard import rank
-from tokenwatt_site.pages.catalogue import COLUMNS, FACETS, SCHEMA, catalogue, script
+from tokenwatt_site.pages.catalogue import COLUMNS, FACETS, SCHEMA, catalogue
+from tokenwatt_site.pages.packed_catalogue import script
 
 
-def listed(*configurations: Configuration) -> dict[str, object]:
+def listed(*configurations: Configuration) -> dict[str, Any]:
     known = {c.id: c for c in configurations}
     return catalogue(rank(configurations), known, {c: f"reports/{c}.html" for c in known})
 
@@ -54,6 +56,7 @@ def test_the_script_cannot_end_its_element_and_holds_each_text_once(make: Make) 
     assert "<" not in written
     assert written.isascii()
     start = "globalThis.TokenwattCatalogueData = "
-    packed = json.loads(written.removeprefix(start).removesuffix(";\n"))
+    literal = written.removeprefix(f"{start}JSON.parse(").removesuffix(");\n")
+    packed = json.loads(json.loads(literal))
     assert packed["rows"]["title"] == {"all": title}
     assert len(set(packed["texts"])) == len(packed["texts"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,12 @@ def test_a_run_that_passed_is_not_verified_again_and_is_the_same(
     told = ("path", "run_id", "level", "keyid", "standing", "promised", "ended", "opening")
     assert [getattr(again, name) for name in told] == [getattr(fresh, name) for name in told]
     assert again.first_trial == fresh.first_trial
+    assert held_but_packed(again) == held_but_packed(fresh)
+
+
+def held_but_packed(run: ValidatedRun) -> dict[str, Any]:
+    names = [field.name for field in fields(run.held) if field.name != "packed"]
+    return {name: getattr(run.held, name) for name in names}
 
 
 def test_a_run_that_moved_is_known_where_it_is_now(runs: Path, counted: list[Path]) -> None:

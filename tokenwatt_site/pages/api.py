@@ -20,7 +20,7 @@ from pydantic.json_schema import models_json_schema
 from tokenwatt_site.canonical import JsonValue
 from tokenwatt_site.configuration import Configuration
 from tokenwatt_site.leaderboard import Leaderboard
-from tokenwatt_site.pages import catalogue, cite, dataset, statements
+from tokenwatt_site.pages import cite, dataset, statements
 from tokenwatt_site.pages.dataset import Publisher
 from tokenwatt_site.pages.detail import detail
 from tokenwatt_site.trust.verify import ValidatedRun
@@ -227,28 +227,34 @@ DOCUMENTS: tuple[type[_Document], ...] = (Index, Catalogue, Result)
 
 
 def files(
-    configurations: Sequence[Configuration],
-    board: Leaderboard,
-    left_out: Sequence[tuple[str, str]],
-    publisher: Publisher,
+    told: Mapping[str, JsonValue], listed: Mapping[str, JsonValue], publisher: Publisher
 ) -> Iterator[tuple[str, str]]:
-    """Yield (path from the root of the site, content) of every file.
+    """Yield (path from the root of the site, content) of every file that is one of its kind.
 
     Args:
-        configurations: what is published.
-        board: the same, ranked.
-        left_out: (file, why) of what failed verification.
+        told: see `index`.
+        listed: the catalogue of what is published.
         publisher: what the site says of itself.
     """
-    head = {"schema_version": VERSION, "licence": publisher.licence_json()}
-    known = {c.id: c for c in configurations}
-    urls = {c.id: _report(c) for c in configurations}
-    yield f"{FOLDER}/index.json", written(index(configurations, board, left_out, publisher))
-    yield f"{FOLDER}/catalogue.json", written(catalogue.catalogue(board, known, urls) | head)
+    yield f"{FOLDER}/index.json", written(told)
+    yield f"{FOLDER}/catalogue.json", written({**listed, **_head(publisher)})
     yield f"{FOLDER}/schema.json", written(schema())
-    for each in configurations:
-        result = detail(each) | head | {"state": state(each.headline)}
-        yield f"{FOLDER}/results/{each.id}.json", written(result)
+
+
+def path(configuration: Configuration) -> str:
+    """Return where the result of a configuration is, from the root of the site."""
+    return f"{FOLDER}/results/{configuration.id}.json"
+
+
+def result(configuration: Configuration, publisher: Publisher) -> str:
+    """Return the file of one result.
+
+    Args:
+        configuration: whose it is.
+        publisher: what the site says of itself.
+    """
+    told = detail(configuration) | _head(publisher) | {"state": state(configuration.headline)}
+    return written(told)
 
 
 def index(
@@ -257,7 +263,14 @@ def index(
     left_out: Sequence[tuple[str, str]],
     publisher: Publisher,
 ) -> dict[str, JsonValue]:
-    """Return the document by which all others are found; see `files`."""
+    """Return the document by which all others are found.
+
+    Args:
+        configurations: what is published.
+        board: the same, ranked.
+        left_out: (file, why) of what failed verification.
+        publisher: what the site says of itself.
+    """
     runs = [_run(each, run) for each in configurations for run in each.runs]
     states = Counter(run["state"] for run in runs)
     return {
@@ -288,7 +301,7 @@ def index(
                 "title": each.title,
                 "run": each.headline.run_id,
                 "updated": dataset.latest(each),
-                "result": f"{FOLDER}/results/{each.id}.json",
+                "result": path(each),
                 "report": _report(each),
                 "badge": f"badges/{each.id}.svg",
             }
@@ -323,6 +336,10 @@ def schema() -> dict[str, JsonValue]:
 def written(value: Mapping[str, Any]) -> str:
     """Write a document: keys in the order given, as numbers are, one line."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"
+
+
+def _head(publisher: Publisher) -> dict[str, JsonValue]:
+    return {"schema_version": VERSION, "licence": publisher.licence_json()}
 
 
 def _report(configuration: Configuration) -> str:

@@ -1,32 +1,29 @@
 """All configurations as data, for the leaderboard, the pages beside it and the API.
 
-`catalogue` is plain; `script` packs the same for the browser, where ten thousand rows are to be
-there at once: each field in a column, texts by number, an equal column as one value, and numbers to
-six digits, which is more than any page shows. `assets/catalogue-reader.js` unpacks it.
+`catalogue` is plain; `packed_catalogue` packs the same for the browser.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from tokenwatt_site.canonical import JsonValue
+from tokenwatt_site.canonical import JsonValue, canonical_bytes
 from tokenwatt_site.configuration import Configuration
+from tokenwatt_site.leaderboard import COLUMNS as DEFAULT
 from tokenwatt_site.leaderboard import Leaderboard, Rank, Row, Section
 from tokenwatt_site.metrics import METRICS
-from tokenwatt_site.pages import outcomes, text
+from tokenwatt_site.pages import outcomes, text, unranked
 from tokenwatt_site.pages.facts import facts
 from tokenwatt_site.run import Claims
 
 # History of the format. 1: first.
 SCHEMA = "tokenwatt/catalogue/1"
 
-DATA, READER = "catalogue.js", "catalogue-reader.js"
-"""Names of the two scripts, in the order in which a page needs them."""
-
-COLUMNS = (
+MEASURED = (
     "long_run_goodput",
     "goodput",
     "long_run_rate",
@@ -47,6 +44,53 @@ COLUMNS = (
 )
 """Keys of the metric registry. The first ranks."""
 
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """A number that follows from another of the same row."""
+
+    key: str
+    source: str
+    label: str
+    short: str
+    unit: str
+    decimals: int
+    definition: str
+
+
+DERIVED = (
+    Derived(
+        "goodput_per_card",
+        "long_run_goodput",
+        "Long-run SLO goodput per card",
+        "Goodput per card",
+        "output tok/s per card",
+        0,
+        "Long-run SLO goodput of the whole setup / all its accelerator cards.",
+    ),
+    Derived(
+        "measured_goodput_per_card",
+        "goodput",
+        "SLO goodput per card",
+        "Measured per card",
+        "output tok/s per card",
+        0,
+        "Measured SLO goodput of the whole setup / all its accelerator cards.",
+    ),
+    Derived(
+        "interactivity",
+        "tpot",
+        "Interactivity",
+        "Interactivity",
+        "output tok/s per request",
+        1,
+        "1000 / TPOT in ms: how fast one answer is written, at the SLO's quantile of TPOT.",
+    ),
+)
+"""In the order in which they follow the columns of the registry; of all of them more is better."""
+
+COLUMNS = (*MEASURED, *(derived.key for derived in DERIVED))
+
 SHORT: Mapping[str, str] = MappingProxyType(
     {
         "long_run_goodput": "Goodput, long run",
@@ -55,8 +99,9 @@ SHORT: Mapping[str, str] = MappingProxyType(
         "boundary_rate": "Boundary, measured",
         "input_throughput": "Input at boundary",
         "attainment": "Within all limits",
+        "tokens_per_joule": "Energy",
         "joules_per_token": "Energy per token",
-        "board_power": "GPU power",
+        "board_power": "Power",
         "idle_power": "Idle power",
         "cpu_power": "CPU power",
         "host_power": "Host power",
@@ -81,14 +126,8 @@ FACETS: Mapping[str, str] = MappingProxyType(
 
 UNREGISTERED = "key not registered"
 
-_FACTS = {
-    "withdrawn": "withdrawn",
-    "superseded": "superseded",
-    "disputed": "disputed",
-    "simulated": "simulated",
-    "interrupted": "interrupted",
-}
-"""Facts that are told where they stand, whatever their kind; ids of `facts` -> words."""
+_AGAINST = ("withdrawn", "superseded", "disputed", "simulated", "interrupted")
+"""Ids of facts that are told wherever they are."""
 
 _PROVEN = {
     "signed": "registered key",
@@ -108,26 +147,28 @@ def catalogue(
 ) -> dict[str, JsonValue]:
     """Return every section and row of the leaderboard as plain JSON values.
 
-    A number that is missing is null, and `reason` says why.
+    A number that is missing is null, and `reason` says why. `n` of a cell counts launches, of an
+    accuracy questions. A section's `shown` are the columns that a reader finds there at first.
 
     Args:
         board: the sections, their rows in order.
         configurations: by id.
         urls: configuration id -> its page, relative to the root of the site.
     """
+    rows = [
+        _row(row, index, configurations[row.configuration], urls[row.configuration])
+        for index, section in enumerate(board.sections)
+        for row in section.rows
+    ]
     return {
         "schema": SCHEMA,
-        "columns": [_column(key) for key in COLUMNS],
+        "columns": [*map(_column, MEASURED), *map(_derived_column, DERIVED)],
         "facets": [{"key": key, "label": label} for key, label in FACETS.items()],
         "sections": [
-            _section(index, section, configurations[section.rows[0].configuration])
-            for index, section in enumerate(board.sections, start=1)
-        ],
-        "rows": [
-            _row(row, index, configurations[row.configuration], urls[row.configuration])
+            _section(section, configurations[section.rows[0].configuration], rows, index)
             for index, section in enumerate(board.sections)
-            for row in section.rows
         ],
+        "rows": rows,
     }
 
 
@@ -140,21 +181,51 @@ def _column(key: str) -> dict[str, JsonValue]:
         "unit": metric.unit,
         "better": metric.better,
         "digits": metric.decimals,
+        "definition": metric.definition,
     }
 
 
-def _section(index: int, section: Section, first: Configuration) -> dict[str, JsonValue]:
-    claims = first.claims
+def _derived_column(derived: Derived) -> dict[str, JsonValue]:
     return {
-        "id": f"section-{index}",
+        "key": derived.key,
+        "label": derived.label,
+        "short": derived.short,
+        "unit": derived.unit,
+        "better": "higher",
+        "digits": derived.decimals,
+        "definition": derived.definition,
+    }
+
+
+def _section(
+    section: Section, first: Configuration, rows: list[dict[str, Any]], index: int
+) -> dict[str, JsonValue]:
+    mine = [row["cells"] for row in rows if row["section"] == index]
+    shown = [key for key in DEFAULT if any(cells[key]["value"] is not None for cells in mine)]
+    question = [
+        *(section.workload, section.workload_hash, list(section.slo), section.power_scope),
+        *(section.cpu, section.simulated),
+    ]
+    digest = hashlib.sha256(canonical_bytes(question)).hexdigest()[:8]
+    kind = f"{', on CPUs' if section.cpu else ''}{', simulated' if section.simulated else ''}"
+    return {
+        # Not its place in the list: an address that was copied still means the same question.
+        "id": f"board-{section.workload}-{digest}",
+        "heading": section.workload + kind,
         "workload": section.workload,
         "objectives": [objective.to_json() for objective in first.setup.slo],
         "workload_hash": section.workload_hash,
         "slo": list(section.slo),
+        "slo_text": text.slo(first.setup.slo),
         "power_scope": section.power_scope,
         "cpu": section.cpu,
+        "simulated": section.simulated,
+        "ranked": section.ranked,
+        "count": len(section.rows),
+        "shown": shown if DEFAULT[0] in shown else [DEFAULT[0], *shown],
         # With the quantile, which is the SLO's and so that of all rows.
-        "labels": {key: outcomes.find(claims, key).label for key in COLUMNS},
+        "labels": {key: outcomes.find(first.claims, key).label for key in MEASURED}
+        | {derived.key: derived.label for derived in DERIVED},
     }
 
 
@@ -164,21 +235,34 @@ def _row(row: Row, section: int, configuration: Configuration, url: str) -> dict
     return {
         "id": row.configuration,
         "title": row.title,
+        "under": _under(configuration),
         "url": url,
         "section": section,
         "rank": _ranks(row.rank),
         "tied": row.rank is not None and row.rank.tied,
         "simulated": row.simulated,
         "retracted": head.standing.retracted,
-        "excluded": [[why.code, why.text] for why in row.excluded],
+        "excluded": [list(tag) for tag in unranked.tags(configuration)],
         "mode": head.run.spec.protocol.mode,
         "measured": head.run.conditions.started[:10],
         "n": len(configuration.claims.repeats),
         "cards": cards,
         "key_state": head.key_state,
         "facets": _facets(configuration),
-        "cells": {key: _cell(configuration.claims, key) for key in COLUMNS},
+        "cells": _cells(configuration.claims, cards),
     }
+
+
+def _under(configuration: Configuration) -> str:
+    setup = configuration.setup
+    words = [
+        text.boards(setup.accelerator),
+        text.engine(setup.engine),
+        f"TP{setup.parallelism.tensor}",
+        *text.quantization(setup.quantization),
+        f"{configuration.headline.run.spec.protocol.mode} mode",
+    ]
+    return " · ".join(words)
 
 
 def _ranks(rank: Rank | None) -> list[JsonValue] | None:
@@ -187,9 +271,8 @@ def _ranks(rank: Rank | None) -> list[JsonValue] | None:
 
 def _facets(configuration: Configuration) -> dict[str, JsonValue]:
     setup = configuration.setup
-    accelerator = setup.accelerator.model
     return {
-        "accelerator": "CPU" if setup.is_cpu else accelerator,
+        "accelerator": "CPU" if setup.is_cpu else setup.accelerator.model,
         "engine": setup.engine.name,
         "version": text.engine(setup.engine),
         "model": setup.model.name,
@@ -202,101 +285,56 @@ def _facets(configuration: Configuration) -> dict[str, JsonValue]:
 
 def _told(configuration: Configuration) -> Iterator[str]:
     for fact in facts(configuration):
-        if fact.id in _FACTS:
-            yield _FACTS[fact.id]
+        if fact.id in _AGAINST:
+            yield fact.id
         elif fact.kind == "yes" and fact.id in _PROVEN:
             yield _PROVEN[fact.id]
 
 
+def _cells(claims: Claims, cards: int | None) -> dict[str, JsonValue]:
+    cells: dict[str, Any] = {key: _cell(claims, key) for key in MEASURED}
+    for derived in DERIVED:
+        source = cells[derived.source]
+        if derived.source == "tpot":
+            cells[derived.key] = _inverse(source)
+        else:
+            cells[derived.key] = _per_card(source, cards)
+    return cells
+
+
 def _cell(claims: Claims, key: str) -> dict[str, JsonValue]:
     claim = outcomes.find(claims, key)
+    of_questions = key == "accuracy" and claims.accuracy
     return {
         "value": claim.value,
         "low": claim.low,
         "high": claim.high,
-        "n": len(claim.repeats),
+        "n": claims.accuracy[0].questions if of_questions else len(claim.repeats),
         "reason": outcomes.why(claims, claim) if claim.value is None else None,
     }
 
 
-def script(value: Mapping[str, JsonValue]) -> str:
-    """Return the script that holds a catalogue, packed.
-
-    A script, because a page opened from disk may fetch nothing.
-    """
-    return f"globalThis.TokenwattCatalogueData = {_json(_packed(value))};\n"
-
-
-def _json(value: JsonValue) -> str:
-    """Write JSON that may stand in a script: in ASCII, without what could end a script element."""
-    return json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+def _per_card(cell: dict[str, Any], cards: int | None) -> dict[str, Any]:
+    if cell["value"] is None:
+        return cell
+    if cards is None:
+        return _without(cell, "not counted: this setup has no accelerator cards")
+    ends = ("value", "low", "high")
+    return cell | {end: None if cell[end] is None else cell[end] / cards for end in ends}
 
 
-class _Texts:
-    """Numbers texts in the order in which they are first seen."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
-
-    def __call__(self, words: str | None) -> int | None:
-        return None if words is None else self._numbers.setdefault(words, len(self._numbers))
-
-    @property
-    def in_order(self) -> list[str]:
-        return list(self._numbers)
-
-
-_PLAIN = ("id", "title", "url", "section", "rank", "measured", "n", "cards")
-_FLAGS = ("tied", "simulated", "retracted")
-_NUMBERED = ("mode", "key_state")
-
-
-def _packed(value: Mapping[str, JsonValue]) -> dict[str, Any]:
-    rows, texts = value["rows"], _Texts()
-    fields: dict[str, Any] = {name: _same([row[name] for row in rows]) for name in _PLAIN}
-    fields |= {name: _same([int(row[name]) for row in rows]) for name in _FLAGS}
-    fields |= {name: _same([texts(row[name]) for row in rows]) for name in _NUMBERED}
-    fields["excluded"] = _same(
-        [[[texts(code), texts(words)] for code, words in row["excluded"]] for row in rows]
-    )
-    facets = {
-        key: _same([_numbered(texts, row["facets"][key]) for row in rows])
-        for key in (facet["key"] for facet in value["facets"])
-    }
-    cells = {
-        key: _cells(texts, [row["cells"][key] for row in rows])
-        for key in (column["key"] for column in value["columns"])
-    }
-    return {
-        **{name: value[name] for name in ("schema", "columns", "facets", "sections")},
-        "count": len(rows),
-        "rows": fields,
-        "values": facets,
-        "cells": cells,
-        "texts": texts.in_order,
+def _inverse(cell: dict[str, Any]) -> dict[str, Any]:
+    value, low, high = cell["value"], cell["low"], cell["high"]
+    if value is None:
+        return cell
+    if not value or (not low and low is not None):
+        return _without(cell, "not defined: TPOT is 0")
+    return cell | {
+        "value": 1000 / value,
+        "low": 1000 / high if high else None,
+        "high": 1000 / low if low else None,
     }
 
 
-def _numbered(texts: _Texts, value: str | Sequence[str]) -> int | list[int | None] | None:
-    return texts(value) if isinstance(value, str) else [texts(each) for each in value]
-
-
-def _cells(texts: _Texts, cells: Iterable[Mapping[str, JsonValue]]) -> dict[str, Any]:
-    cells = list(cells)
-    packed: dict[str, Any] = {
-        name: _same([_short(cell[name]) for cell in cells]) for name in ("value", "low", "high")
-    }
-    packed["n"] = _same([cell["n"] for cell in cells])
-    packed["reason"] = _same([texts(cell["reason"]) for cell in cells])
-    return packed
-
-
-def _same(column: list[Any]) -> Any:
-    """Return the column, or its one value where all rows have the same: that is no list of rows."""
-    if column and all(value == column[0] for value in column):
-        return {"all": column[0]}
-    return column
-
-
-def _short(value: float | None) -> float | None:
-    return None if value is None else float(f"{value:.6g}")
+def _without(cell: dict[str, Any], reason: str) -> dict[str, Any]:
+    return {"value": None, "low": None, "high": None, "n": cell["n"], "reason": reason}

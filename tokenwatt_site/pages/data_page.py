@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from markupsafe import Markup
-
 from tokenwatt_site.canonical import JsonValue
 from tokenwatt_site.pages.dataset import NO_LICENCE, Publisher
 from tokenwatt_site.pages.page import render_template
@@ -29,12 +27,11 @@ def section(counts: Mapping[str, JsonValue], feeds: Sequence[str], publisher: Pu
         counts=counts,
         feeds=feeds,
         licence=publisher.licence,
-        none=NO_LICENCE,
+        unlicensed=NO_LICENCE,
         address=publisher.address,
     )
 
 
-def banner(words: str) -> Markup:
+def banner(words: str) -> str:
     """Return what stands above everything on a page with a run that is not published."""
-    # S704: finished by a template, which escapes.
-    return Markup(render_template("banner.html.j2", lead=NOT_PUBLISHED, words=words))  # noqa: S704
+    return render_template("banner.html.j2", lead=NOT_PUBLISHED, words=words)

@@ -183,7 +183,7 @@ def _committed(head: ValidatedRun) -> Fact:
     """What its key said before that it would do; DESIGN 8: a mere own claim is shown as one."""
     promised = head.promised
     also = _counted(promised)
-    if head.evidence.journal[0].data.get("publisher_nonce") is not None:
+    if head.held.given_nonce:
         also += " A nonce that somebody gave for it decides its prompts too."
     if promised.commitment is None:
         return Fact(
@@ -304,7 +304,7 @@ def _reproduced(configuration: Configuration) -> Fact:
 
 def _replayed(head: ValidatedRun) -> Fact:
     """Return the second level of recomputation: whether the engine model was replayed."""
-    if head.evidence.model_fit is None:
+    if all(entry.role != "engine-model" for entry in head.run.evidence):
         return Fact(
             "replayed",
             "no",

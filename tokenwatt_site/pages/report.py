@@ -86,6 +86,8 @@ def render(configuration: Configuration, links: Links, named: Factors = NO_FACTO
         urljoin(links.address, f"{folder}/{RUN_FILE}") if folder and links.address else run_file
     )
     summary = tuple(summary_parts(configuration))
+    root = urljoin(links.address, "../") if links.address else None
+    permanent = cite.address(root, head.run_id)
     html = render_template(
         "report.html.j2",
         title=configuration.title,
@@ -121,7 +123,8 @@ def render(configuration: Configuration, links: Links, named: Factors = NO_FACTO
         expected=expected(claims),
         cost=cost(head),
         digests=_digests(head),
-        cite=cite.plain(configuration),
+        cite=cite.plain(configuration, permanent),
+        bibtex=cite.bibtex(configuration, permanent),
         others=history.others(configuration),
         history=history.rows(configuration, links),
         history_order=history.order(configuration),

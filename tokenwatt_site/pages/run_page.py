@@ -30,14 +30,14 @@ TOC = (
 
 
 def render(
-    view: Configuration, links: Links, *, leads: bool, report_url: str, base: str | None
+    view: Configuration, links: Links, leader: str, report_url: str, base: str | None
 ) -> Page:
     """Make the page of the run that `view` is led by.
 
     Args:
         view: the configuration, led by the run; see `configuration.led_by`.
         links: where its neighbours are; the run's own folder is that of the page.
-        leads: whether its report is led by this run too.
+        leader: id of the run that leads the report.
         report_url: the report of the configuration, relative to this page.
         base: the address of the site; None: it does not say.
     """
@@ -53,7 +53,7 @@ def render(
         workload=run.run.spec.setup.workload,
         summary=summary,
         notices=tuple(report.notices(run, view.exclusions)),
-        leads=leads,
+        leads=leader == run.run_id,
         report_url=report_url,
         key_figures=tuple(numbers.key_figures(view)),
         facts=facts.facts(view),
@@ -67,12 +67,17 @@ def render(
         links=links,
     )
     return Page(
-        title=f"{view.title}, run {run.run_id[:12]}",
+        title=title(view),
         description=" ".join(part for part, _ in summary)[:300],
         toc=TOC,
         html=html,
         charts=(),
     )
+
+
+def title(view: Configuration) -> str:
+    """Name the page of the run that leads."""
+    return f"{view.title}, run {view.headline.run_id[:12]}"
 
 
 def _rows(view: Configuration) -> list[tuple[str, str, str, str, str]]:

@@ -41,6 +41,7 @@ class _Facts(Model):
     simulated: bool
     ended: str
     opening: Sha256
+    given_nonce: bool
     first_trial: str | None
 
 
@@ -77,6 +78,7 @@ class Checked:
             simulated=facts.simulated,
             ended=datetime.fromisoformat(facts.ended),
             opening=facts.opening,
+            given_nonce=facts.given_nonce,
             first_trial=datetime.fromisoformat(facts.first_trial) if facts.first_trial else None,
         )
         return facts.run_id, facts.keyid, held
@@ -101,6 +103,7 @@ class Checked:
             simulated=held.simulated,
             ended=held.ended.isoformat(),
             opening=held.opening,
+            given_nonce=held.given_nonce,
             first_trial=held.first_trial.isoformat() if held.first_trial else None,
         )
         self._cache.keep(_key(data), canonical_bytes(facts.to_json()) + b"\n" + held.packed)

@@ -40,6 +40,7 @@ class Held:
         simulated: whether its engine was simulated.
         ended: when it ended, by its own clock.
         opening: the digest of the first line of its journal.
+        given_nonce: whether somebody gave a nonce for it, by that line.
         first_trial: when its first trial began; None: none did.
     """
 
@@ -50,6 +51,7 @@ class Held:
     simulated: bool
     ended: datetime
     opening: str
+    given_nonce: bool
     first_trial: datetime | None
 
     @staticmethod
@@ -63,6 +65,7 @@ class Held:
             simulated=run.simulated,
             ended=moment(run.conditions.ended),
             opening=opening_digest(evidence.journal[0]),
+            given_nonce=evidence.journal[0].data.get("publisher_nonce") is not None,
             first_trial=first_trial_of(evidence.journal),
         )
         _numbers.put(held, (run, claims))

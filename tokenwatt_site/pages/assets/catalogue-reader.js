@@ -30,10 +30,8 @@
 
   ["id", "title", "url", "section", "rank", "measured", "n", "cards"].forEach(function (name) { field(name, same); });
   ["tied", "simulated", "retracted"].forEach(function (name) { field(name, Boolean); });
-  ["mode", "key_state"].forEach(function (name) { field(name, words); });
-  field("excluded", function (pairs) {
-    return pairs.map(function (pair) { return [words(pair[0]), words(pair[1])]; });
-  });
+  ["under", "mode", "key_state"].forEach(function (name) { field(name, words); });
+  field("excluded", function (reasons) { return reasons.map(function (reason) { return reason.map(words); }); });
 
   function facet(key, index) {
     var value = at(data.values[key], index);
@@ -83,6 +81,22 @@
     },
   });
 
+  /* Writes a number as every page does: so many decimals, or more for two significant digits; what
+     lies exactly between two goes to the even one. */
+  function amount(value, decimals) {
+    if (value !== 0 && Math.abs(value) < 10) {
+      decimals = Math.max(decimals, 1 - Math.floor(Math.log10(Math.abs(value))));
+    }
+    var written = Math.abs(value).toFixed(decimals), halves = value * Math.pow(2, decimals + 1);
+    if (Math.abs(halves % 2) === 1) {
+      var below = Math.floor(Math.abs(value) * Math.pow(10, decimals));
+      written = ((below + below % 2) / Math.pow(10, decimals)).toFixed(decimals);
+    }
+    var parts = written.split(".");
+    parts[0] = parts[0].replace(/\B(?=(\d{3})+$)/g, ",");
+    return (value < 0 ? "-" : "") + parts.join(".");
+  }
+
   var rows = [];
   for (var index = 0; index < data.count; index++) { rows.push(new Row(index)); }
 
@@ -110,5 +124,6 @@
       return found;
     },
     text: words,
+    amount: amount,
   };
 })();
