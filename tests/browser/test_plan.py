@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.conftest import Seen
+from tests.browser.conftest import Seen, Site
 from tests.browser.test_accessibility import AXE, VIOLATIONS
 from tests.support.catalogues import TPOT, TTFT, a_catalogue, a_row, a_section, boundary
 from tokenwatt_site.pages import plan_page
@@ -47,9 +47,10 @@ LISTED = a_catalogue(
 
 SHELL = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Plan</title>
 <meta name="viewport" content="width=device-width"><link rel="stylesheet" href="tokenwatt.css">
-<style>html {{ font-size: 125%; }} body {{ margin: .8rem; font: 1rem sans-serif; background: var(--tw-bg); }}
-button, input, select {{ font: inherit; }}</style></head>
-<body data-md-color-scheme="{scheme}"><main class="md-content"><article class="md-typeset">{html}</article></main></body></html>"""
+<style>html {{ font-size: 125%; }} button, input, select {{ font: inherit; }}
+body {{ margin: .8rem; font: 1rem sans-serif; background: var(--md-default-bg-color); }}
+</style></head><body data-md-color-scheme="{scheme}" style="--md-default-bg-color: {ground}">
+<main class="md-content"><article class="md-typeset">{html}</article></main></body></html>"""
 
 
 @pytest.fixture(scope="module")
@@ -57,11 +58,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("plan")
     scripts = ("catalogue.js", *plan_page.SCRIPTS)
     html = plan_page.render(LISTED, scripts, ".", NO_FACTORS).html
-    for scheme in ("default", "slate"):
-        dark = SHELL.format(scheme=scheme, html=html).replace(
-            "var(--tw-bg)", "#1e2129" if scheme == "slate" else "#fff"
-        )
-        (made / f"{scheme}.html").write_text(dark, encoding="utf-8")
+    for scheme, ground in (("default", "#fff"), ("slate", "#1e2129")):
+        whole = SHELL.format(scheme=scheme, ground=ground, html=html)
+        (made / f"{scheme}.html").write_text(whole, encoding="utf-8")
     for name in (*plan_page.SCRIPTS, "tokenwatt.css"):
         (made / name).write_text(asset(name), encoding="utf-8")
     data = json.dumps(LISTED)
@@ -112,12 +111,16 @@ def questions(draw: Any) -> tuple[Ask, dict[str, Any]]:
     return ask, a_row("One", cards=draw(st.sampled_from([None, 1, 8])), **measured)
 
 
+def near(number: dict[str, float | None]) -> dict[str, Any]:
+    return {end: None if v is None else pytest.approx(v, rel=1e-12) for end, v in number.items()}
+
+
 def test_its_numbers_are_those_of_python(bare: Page) -> None:
     asked: list[tuple[Ask, dict[str, Any]]] = []
 
     @seed(8)
     @settings(
-        max_examples=300,
+        max_examples=150,
         database=None,
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
@@ -144,18 +147,19 @@ def test_its_numbers_are_those_of_python(bare: Page) -> None:
             if number is None:
                 assert found["figures"][key] is None
                 continue
-            assert found["figures"][key] == pytest.approx(number, rel=1e-12)
-        assert found["utilisation"] == pytest.approx(asdict(wanted.utilisation), rel=1e-12)
+            assert found["figures"][key] == near(number)
+        assert found["utilisation"] == near(asdict(wanted.utilisation))
         assert found["tokens_day"] == pytest.approx(wanted.tokens_day, rel=1e-12)
         assert found["linear"] == wanted.linear
-    assert answered > 60
+    assert answered > 30
 
 
 def test_who_answers_is_whom_python_lets_answer(bare: Page) -> None:
     found = bare.evaluate(
         """() => { const c = TokenwattCatalogue, told = JSON.parse(plan.dataset.plan);
-        return c.sections.map(asked => c.rows.map(row => TokenwattSizing.whyOut(row, c.sections[row.section],
-          {workload: asked.workload, hash: asked.workload_hash, slo: asked.objectives}, told))); }"""
+        const ask = s => ({workload: s.workload, hash: s.workload_hash, slo: s.objectives});
+        return c.sections.map(asked => c.rows.map(
+          row => TokenwattSizing.whyOut(row, c.sections[row.section], ask(asked), told))); }"""
     )
     sections = LISTED["sections"]
     for asked, whys in zip(sections, found, strict=True):
@@ -219,7 +223,7 @@ def test_money_comes_with_prices_and_the_day_they_were_entered(seen: Seen, addre
     expect(head).to_contain_text("USD")
     expect(seen.page.locator("#plan-answer")).to_contain_text("entered on 2026-03-04")
     meterless = seen.page.locator("#plan-answer tr", has_text="No meter")
-    expect(meterless).to_contain_text("power not measured")
+    expect(meterless).to_contain_text("not known")
     seen.page.get_by_label("Sort by").select_option("money")
     assert rows(seen.page)[0] == "Small boards"
     seen.page.locator("#plan-form summary").click()
@@ -262,7 +266,8 @@ def test_every_choice_is_in_the_address_and_comes_back(seen: Seen, address: str)
 def test_what_the_address_asks_for_and_is_not_here_is_told(seen: Seen, address: str) -> None:
     seen.page.goto(
         address
-        + "#workload=gone.00000000&slo=e2e-0.5-1&load=abc&peak=NaN&sort=beauty&color=red&priced=soon"
+        + "#workload=gone.00000000&slo=e2e-0.5-1&load=abc&peak=NaN"
+        + "&sort=beauty&color=red&priced=soon"
     )
     notice = seen.page.locator("#plan-notice")
     for words in ("gone.00000000", "e2e-0.5-1", "“abc”", "“NaN”", "beauty", "color", "no date"):
@@ -306,10 +311,11 @@ def test_the_keyboard_reaches_every_field_and_the_answer(seen: Seen, address: st
     page = seen.page
     page.goto(address)
     page.get_by_label("Workload").focus()
-    met = []
-    for _ in range(30):
+    met: list[str] = []
+    while "plan-workload" not in met[1:] and len(met) < 40:
         met.append(page.evaluate("document.activeElement.id || document.activeElement.className"))
         page.keyboard.press("Tab")
+    met = met[:-1]
     wanted = ["plan-workload", "plan-slo", "plan-load", "plan-unit", "plan-peak", "plan-price"]
     assert [each for each in met if each in wanted] == wanted
     assert "plan-sort" in met
@@ -317,7 +323,18 @@ def test_the_keyboard_reaches_every_field_and_the_answer(seen: Seen, address: st
     page.get_by_label("Mean load").focus()
     page.keyboard.press("Control+A")
     page.keyboard.type("40")
-    expect(page.locator("#plan-verdict")).to_contain_text("Big boards: 88")
+    expect(page.locator("#plan-verdict")).to_contain_text("Small boards: 53 to 55 × Toy GPU")
+
+
+def test_a_built_site_has_it_and_asks_nobody(site: Site, seen: Seen) -> None:
+    for address in (site.url + "plan.html", (site.folder / "plan.html").as_uri()):
+        seen.page.goto(address)
+        expect(seen.page.locator("#plan-verdict")).not_to_be_empty()
+        assert "simulated: 2" in reasons(seen.page)
+        link = seen.page.locator("#plan-out tbody a").first.get_attribute("href") or ""
+        assert link.removeprefix("./") in site.reports.values()
+    assert all(url.startswith((site.url, "file:")) for url in seen.requests)
+    assert seen.complaints == []
 
 
 def test_without_scripts_the_example_stands(folder: Path, chromium: Browser) -> None:

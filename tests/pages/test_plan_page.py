@@ -57,6 +57,12 @@ def test_the_example_asks_the_first_question_that_has_an_answer():
     assert "another workload: 1" in html
 
 
+def test_of_many_configurations_the_example_shows_the_first_and_counts_all():
+    html = page(*(a_row(f"Row {n}", **boundary(4.0)) for n in range(1234)))
+    assert len(body(html)) == plan_page.EXAMPLE_ROWS
+    assert "The first 20 of 1,234" in html
+
+
 def test_text_of_runs_is_only_text():
     evil = "<img src=x onerror=alert(1)>"
     html = page(a_row(evil, **boundary(4.0), kind=evil), a_row("b", **boundary(4.0)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from tokenwatt_site.metrics import METRICS
@@ -22,6 +22,9 @@ SCRIPTS = ("sizing.js", "plan.js")
 """Scripts of the assets that it needs, in this order, after those of the catalogue."""
 
 TITLE = "What should I run"
+
+EXAMPLE_ROWS = 20
+"""At most; all are there with scripts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,7 @@ LOADS = {
 TRAFFIC = (
     Field("peak", "Peak", "× the mean", 1, 100, "2"),
     Field("headroom", "Headroom", "% above the peak", 0, 900, "20"),
-    Field("hours", "Hours a day", "h with load; cards are off else", 0.25, 24, "24"),
+    Field("hours", "Hours a day", "h with load, off else", 0.25, 24, "24"),
 )
 
 SORTS = {"cards": "cards", "watts": "watts", "money": "money"}
@@ -60,12 +63,13 @@ def prices(factors: Factors) -> tuple[Field, ...]:
     """Return the fields of money and carbon; the site's own factors are their defaults."""
     price, pue, grid = factors.price, factors.pue, factors.grid
     return (
-        Field("price", "Electricity", "per kWh", 0, 1000, _default(price and price.per_kwh),
+        Field("price", "Electricity", "per kWh", 0, 1000,
+              _default(price.per_kwh if price else None),
               price.name if price else ""),
         Field("card", "A card, or a machine", "per hour", 0, 10_000, ""),
         Field("pue", "PUE", "× the measured energy", 1, 10, _default(pue.factor if pue else 1),
               pue.name if pue else ""),
-        Field("grid", "Carbon", "gCO2 per kWh", 0, 5000, _default(grid and grid.g_per_kwh),
+        Field("grid", "Carbon", "gCO2 per kWh", 0, 5000, _default(grid.g_per_kwh if grid else None),
               grid.name if grid else ""),
     )  # fmt: skip
 
@@ -91,6 +95,7 @@ class Example:
 
     question: str
     rows: tuple[ExampleRow, ...]
+    answering: int
     out: tuple[tuple[str, int], ...]
 
 
@@ -161,7 +166,8 @@ def _example(catalogue: Mapping[str, Any], root: str, named: Factors) -> Example
         question=f"{ask.load:g} requests/s of {first['workload']} on average,"
         f" peaks of {ask.peak:g} times that, {ask.headroom:g}% headroom,"
         f" {' and '.join(first['slo'])}",
-        rows=tuple(_row(*one, root) for one in found),
+        rows=tuple(_row(*one, root) for one in found[:EXAMPLE_ROWS]),
+        answering=len(found),
         out=tuple(out.most_common()),
     )
 
@@ -175,16 +181,17 @@ def _why_out(
 
 def default_ask(named: Factors) -> Ask:
     """Return what the fields say before a reader touches them."""
-    given = {field.key: field.default for field in (*TRAFFIC, *prices(named))}
-    ask = Ask(
+    given = {f.key: float(f.default) for f in (*TRAFFIC, *prices(named)) if f.default}
+    return Ask(
         load=float(LOADS["requests"][3]),
-        peak=float(given["peak"]),
-        headroom=float(given["headroom"]),
-        hours=float(given["hours"]),
-        pue=float(given["pue"]),
+        peak=given["peak"],
+        headroom=given["headroom"],
+        hours=given["hours"],
+        pue=given["pue"],
+        per_kwh=given.get("price"),
+        per_card_hour=given.get("card"),
+        g_per_kwh=given.get("grid"),
     )
-    known = {"price": "per_kwh", "card": "per_card_hour", "grid": "g_per_kwh"}
-    return replace(ask, **{known[key]: float(given[key]) for key in known if given[key]})
 
 
 def _place(answer: Answer) -> tuple[float, float]:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, cast
 
+from tokenwatt_site.pages.unranked import GATE_WORDS
+
 _SLACK = 1e-12
 """Relative; else 11.000000000000002 requests/s would take two setups that hold 11."""
 
@@ -22,7 +24,7 @@ BARRED = frozenset(
 )
 """Codes of exclusions with which a configuration answers nothing; with others it stands apart."""
 
-BARRED_GATES = frozenset({"accuracy gate failed", "accuracy gate inconclusive"})
+BARRED_GATES = frozenset(GATE_WORDS[outcome] for outcome in ("failed", "inconclusive"))
 """Of the exclusions for accuracy those that bar, by the words of their tag."""
 
 OUT: Mapping[str, str] = MappingProxyType(

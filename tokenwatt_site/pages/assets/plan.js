@@ -93,11 +93,11 @@
 
   /* How long its requests are on average, from any row that tells. */
   function lengths() {
-    var mine = ofWorkload(), row = known.rows.filter(function (one) {
+    var mine = ofWorkload(), row = known.rows.find(function (one) {
+      if (mine.indexOf(known.sections[one.section]) < 0) { return false; }
       var cells = one.cells;
-      return mine.indexOf(known.sections[one.section]) >= 0 && cells.boundary_rate.value !== null
-        && cells.goodput.value !== null && cells.input_throughput && cells.input_throughput.value !== null;
-    })[0];
+      return cells.boundary_rate.value !== null && cells.goodput.value !== null && cells.input_throughput.value !== null;
+    });
     if (!row) { return ""; }
     var rate = row.cells.boundary_rate.value;
     return "A request: " + whole(Math.round(row.cells.input_throughput.value / rate)) + " tokens in and "
@@ -237,7 +237,7 @@
   function columns(ask) {
     var counts = ask.per_kwh !== null || ask.per_card_hour !== null || Object.keys(ask.kinds).length > 0;
     var currency = part("currency").value.trim() || "money";
-    var none = "power not measured", unpriced = function (one) {
+    var none = "not known", unpriced = function (one) {
       return ask.per_kwh !== null && !one.answer.figures.watts ? none : "no price given";
     };
     function plain(key, words) {
@@ -258,7 +258,7 @@
         return cell(f.watts, written, [
           one.answer.linear ? "on a line from idle" : "all at the boundary",
           one.answer.linear ? "at most " + range(f.full_watts, written) : ""
-        ], none);
+        ], "power not measured");
       }],
       ["kWh\na day", function (one) { return cell(one.answer.figures.kwh_day, written, [], none); }]
     ].concat(counts ? [

@@ -4,22 +4,19 @@
 
   var SLACK = 1e-12, DAYS_A_MONTH = 365 / 12;
 
-  function number(row, key) {
-    var cell = row.cells[key];
-    return cell && cell.value !== null ? cell : null;
-  }
-
   function offer(row) {
-    var corrected = number(row, "long_run_goodput") !== null && number(row, "long_run_rate") !== null;
+    var cells = row.cells;
+    function number(key) { return cells[key] && cells[key].value !== null ? cells[key] : null; }
+    var corrected = number("long_run_goodput") !== null && number("long_run_rate") !== null;
     return {
       cards: row.cards || 1,
-      rate: number(row, corrected ? "long_run_rate" : "boundary_rate"),
-      goodput: number(row, corrected ? "long_run_goodput" : "goodput"),
+      rate: number(corrected ? "long_run_rate" : "boundary_rate"),
+      goodput: number(corrected ? "long_run_goodput" : "goodput"),
       corrected: corrected,
-      measuredRate: number(row, "boundary_rate"),
-      measuredGoodput: number(row, "goodput"),
-      power: number(row, "board_power"),
-      idle: number(row, "idle_power")
+      measuredRate: number("boundary_rate"),
+      measuredGoodput: number("goodput"),
+      power: number("board_power"),
+      idle: number("idle_power")
     };
   }
 
