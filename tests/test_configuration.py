@@ -184,6 +184,14 @@ def test_who_was_witnessed_first_leads_whatever_the_dates_say(tmp_path: Path) ->
     assert names(one(list(settled)))[0] == "2"
 
 
+def test_a_stranger_s_whole_run_does_not_lead_for_a_known_key_s_interrupted_one(
+    tmp_path: Path,
+) -> None:
+    stopped = RunBuilder(day=2, key=a_key(1), status="interrupted")
+    runs = made(tmp_path, RunBuilder(day=1, key=a_key(9)), stopped, known=(1,))
+    assert names(one(runs)) == ["1", "0"]
+
+
 def test_an_interrupted_run_leads_only_where_there_is_no_complete_one(tmp_path: Path) -> None:
     complete: dict[str, Any] = {"day": 1, "key": a_key(2)}
     interrupted: dict[str, Any] = {"day": 2, "key": a_key(1), "status": "interrupted"}

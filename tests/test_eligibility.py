@@ -253,6 +253,18 @@ def test_a_gate_is_not_passed_against_a_run_that_failed_its_own(
     )
 
 
+def test_what_was_itself_compared_is_no_reference_or_allowed_drops_would_add_up(
+    tmp_path: Path, baseline: ValidatedRun
+) -> None:
+    second = gated(tmp_path / "second", "two", right(359), **against(baseline))
+    run = gated(tmp_path / "third", "three", right(358), **against(second))
+    assert "accuracy" not in codes(of(second, baseline))
+    assert text(of(run, second, baseline), "accuracy") == (
+        f"the accuracy gate was passed against run {second.run_id}, which is no baseline: it was"
+        " itself compared with another"
+    )
+
+
 def test_a_score_without_a_reference_does_not_rank(tmp_path: Path) -> None:
     run = gated(tmp_path, "three", right(360), reference=None)
     assert "score only" in text(of(run), "accuracy")

@@ -111,7 +111,8 @@ def _whole_id(page: str, whole: str) -> str:
 def _configuration(
     page: str, runs: Sequence[ValidatedRun], by_id: Mapping[str, ValidatedRun]
 ) -> Configuration:
-    standing = [r for r in runs if not r.standing.retracted] or runs
+    known = [r for r in runs if r.standing.key.trusted] or runs
+    standing = [r for r in known if not r.standing.retracted] or known
     headline = _headline([r for r in standing if r.run.status == "complete"] or standing, by_id)
     others = sorted((r for r in runs if r is not headline), key=_importance, reverse=True)
     reference = _reference(headline, by_id)
@@ -140,13 +141,12 @@ def _digest(run: ValidatedRun, role: str) -> str | None:
 
 
 def _headline(runs: Sequence[ValidatedRun], by_id: Mapping[str, ValidatedRun]) -> ValidatedRun:
-    known = [r for r in runs if r.standing.key.trusted] or runs
-    may_rank = {r.run_id for r in known if not reasons(r, _reference(r, by_id))}
-    known = sorted(known, key=lambda r: (r.run_id not in may_rank, _first_seen(r), r.run_id))
+    may_rank = {r.run_id for r in runs if not reasons(r, _reference(r, by_id))}
+    ordered = sorted(runs, key=lambda r: (r.run_id not in may_rank, _first_seen(r), r.run_id))
     # Not the keys before it: anybody may say that another's key follows their own.
     headlines = [
-        max((r for r in known if r.keyid in chain), key=_importance)
-        for chain in dict.fromkeys(r.standing.chain for r in known)
+        max((r for r in ordered if r.keyid in chain), key=_importance)
+        for chain in dict.fromkeys(r.standing.chain for r in ordered)
     ]
     return next((r for r in headlines if r.run_id in may_rank), headlines[0])
 

@@ -116,7 +116,10 @@ def _why_no_reference(gate: GateClaim, reference: ValidatedRun | None) -> str | 
     if reference.run.simulated or reference.run.status != "complete":
         state = "simulated" if reference.run.simulated else "interrupted"
         return f"{against}, which is {state}"
-    if reference.claims.gate.outcome not in {"passed", "reference"}:
-        text = reference.claims.gate.text
-        return f"the run whose answers were compared with did not pass: {text}"
+    compared = reference.claims.gate
+    if compared.outcome == "passed":
+        # It may be the allowed drop below another, and that below a third.
+        return f"{against}, which is no baseline: it was itself compared with another"
+    if compared.outcome != "reference":
+        return f"the run whose answers were compared with did not pass: {compared.text}"
     return None

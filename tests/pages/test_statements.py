@@ -151,11 +151,22 @@ def test_a_dispute_that_was_settled_is_history_and_no_bar(stated: Stated) -> Non
 
 
 def test_the_witness_and_who_recomputed_are_named(stated: Stated) -> None:
-    configuration = stated(("countersigned", 2, {}), ("recomputed", 3, {}))
+    numbers = stated().headline.numbers
+    of_all = {"numbers": numbers}
+    configuration = stated(("countersigned", 2, {}), ("recomputed", 3, of_all))
     witnessed = fact(configuration, "witnessed")
     assert (witnessed.label, witnessed.kind) == ("Witnessed 2026-02-01", "yes")
     assert "Lab 2 countersigned this run" in witnessed.does
     assert fact(configuration, "recomputed").does.endswith("So they did for Lab 3.")
+
+
+@pytest.mark.parametrize("said", [{"numbers": 0}, {"level": "data"}])
+def test_nobody_is_named_for_more_numbers_than_they_recomputed(
+    stated: Stated, said: dict[str, Any]
+) -> None:
+    numbers = stated().headline.numbers
+    configuration = stated(("recomputed", 3, {"numbers": numbers} | said))
+    assert "So they did" not in fact(configuration, "recomputed").does
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from tokenwatt_site.pages import answers, statements, text
 from tokenwatt_site.run import GateOutcome
 from tokenwatt_site.trust.keyring import KeyState
 from tokenwatt_site.trust.predicates import Kind as StatementKind
+from tokenwatt_site.trust.predicates import Recomputed
 from tokenwatt_site.trust.promises import Promised
 from tokenwatt_site.trust.standing import RunStanding
 from tokenwatt_site.trust.verify import ValidatedRun
@@ -79,7 +80,7 @@ def _facts(configuration: Configuration) -> Iterator[Fact]:
         "recomputed",
         f"Recomputed, {total:,} numbers",
         f"All {total:,} numbers of this run were recomputed from the evidence when this page was"
-        f" built, and came out equal.{_recomputed_by(head.standing)}",
+        f" built, and came out equal.{_recomputed_by(head)}",
         "The numbers follow from the evidence. Not that the evidence is true.",
     )
     yield _replayed(head)
@@ -258,8 +259,14 @@ def _witnessed(standing: RunStanding) -> Fact:
     )
 
 
-def _recomputed_by(standing: RunStanding) -> str:
-    found = dict.fromkeys(statements.signer(t) for t in standing.counting("recomputed"))
+def _recomputed_by(head: ValidatedRun) -> str:
+    """Name those who state the same of the same numbers; others said less than this sentence."""
+    found = dict.fromkeys(
+        statements.signer(told)
+        for told in head.standing.counting("recomputed")
+        if isinstance(said := told.signed.said, Recomputed)
+        and (said.level, said.numbers) == (head.level, head.numbers)
+    )
     return f" So they did for {text.joined(found)}." if found else ""
 
 
@@ -281,7 +288,13 @@ def _reproduced(configuration: Configuration) -> Fact:
             "Other keys may belong to the same people, and UUIDs of boards can be made up.",
         )
     chain = head.standing.chain
-    others = {r.keyid for r in configuration.runs if r.standing.publisher != chain[-1]}
+    others = {
+        r.keyid
+        for r in configuration.runs
+        if r.standing.publisher != chain[-1]
+        and r.standing.key.trusted
+        and not r.standing.retracted
+    }
     if others:
         return Fact(
             "reproduced",

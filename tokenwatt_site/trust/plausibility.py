@@ -21,19 +21,20 @@ EARLIEST = datetime(2026, 1, 1, tzinfo=UTC)
 """No file of this format is older."""
 
 FUTURE_SLACK = timedelta(days=1)
+CLOCK_SET = timedelta(days=1)
+"""By less than this the wall clock of a machine is set while it measures."""
 
 
 def check_dates(run: Run, journal: Sequence[Entry], now: datetime) -> None:
     """Check that dates are UTC in RFC 3339, and that the run's are those of its journal, in order.
 
-    Lines between may go back: the wall clock of a machine is set now and then. The run's own dates
-    lie between EARLIEST and a day after `now`, the clock of whoever verifies.
+    Lines between may go back: the wall clock of a machine is set now and then, by less than a day.
+    The run's own dates lie between EARLIEST and a day after `now`, the clock of whoever verifies.
 
     Raises:
         InputError: naming the field.
     """
-    for line in journal:
-        _utc(f"journal line {line.seq}.at", line.at)
+    times = [_utc(f"journal line {line.seq}.at", line.at) for line in journal]
     expect_equal("conditions.started", run.conditions.started, journal[0].at)
     expect_equal("conditions.ended", run.conditions.ended, journal[-1].at)
     for line in (journal[0], journal[-1]):
@@ -55,6 +56,17 @@ def check_dates(run: Run, journal: Sequence[Entry], now: datetime) -> None:
                 expected=f"not before {run.conditions.started}",
             )
         )
+    # Else a first trial in a far future would be after whatever somebody saw of it.
+    for line, at in zip(journal, times, strict=True):
+        if not times[0] - CLOCK_SET < at < times[-1] + CLOCK_SET:
+            raise InputError(
+                Problem(
+                    "is no time of this run",
+                    field=f"journal line {line.seq}.at",
+                    found=line.at,
+                    expected=f"from {run.conditions.started} to {run.conditions.ended}",
+                )
+            )
 
 
 def _utc(field: str, text: str) -> datetime:

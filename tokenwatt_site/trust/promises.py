@@ -66,7 +66,10 @@ class Promised:
 
     @property
     def before(self) -> bool:
-        """Whether somebody else saw the commitment before the first trial began."""
+        """Whether somebody else saw the commitment before the first trial began.
+
+        When that was is told by the publisher's clock.
+        """
         if self.witness is None:
             return False
         return self.first_trial is None or self.witness.at < self.first_trial
@@ -129,7 +132,7 @@ def bar(committed: Committed, signed: Signed, *, keyring: Keyring, now: datetime
         return "it is the publisher's own word"
     if signed.made > now + FUTURE_SLACK:
         return "it is dated in the future"
-    if signed.made < moment(committed.commitment.at) - WITNESS_SLACK:
+    if signed.made + WITNESS_SLACK < moment(committed.commitment.at):
         return "it is dated before the commitment"
     return None
 
