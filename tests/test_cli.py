@@ -152,8 +152,8 @@ def test_statements_that_are_not_valid_fail_beside_a_run_that_is_verified(here):
     done = call("verify", path)
     assert done.exit_code == 6
     assert "verified" in done.stdout
-    assert "run.att.jsonl: NOT VERIFIED, what it states is left out" in done.stderr
-    assert "run.att.jsonl:1: is not valid JSON" in done.stderr
+    assert "run.att.jsonl: NOT VERIFIED, and what is wrong in it is left out" in done.stderr
+    assert "run.att.jsonl:1: is no statement, or was cut" in done.stderr
 
 
 def test_attest_prints_the_file_of_the_statements_and_says_what_they_need(here):

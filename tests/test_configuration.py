@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,18 @@ def test_a_simulated_id_keeps_its_digest_and_the_length_of_ids(tmp_path: Path) -
     page = one([run]).id
     assert page[-13:] == run.run.configuration[-13:]
     assert len(page) <= 64
+
+
+def test_setups_whose_short_digests_agree_are_not_one_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tokenwatt_site.spec.configuration_id", lambda _: "toy-0123456789ab")
+    drivers = ("a", "b")
+    builders = [RunBuilder(simulated=False, spec=small_spec(setup__driver=d)) for d in drivers]
+    configurations = group(made(tmp_path, *builders))
+    assert [len(each.runs) for each in configurations] == [1, 1]
+    assert len({each.id for each in configurations}) == 2
+    assert all(re.fullmatch(r"[a-z0-9-]{1,64}", each.id) for each in configurations)
 
 
 def test_the_headline_is_the_newest_run(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ class Structure(HTMLParser):
     def handle_endtag(self, tag: str) -> None:
         self.elements.append((f"/{tag}",))
 
-    def handle_comment(self, data: str) -> None:  # noqa: ARG002  # whatever it says
+    def handle_comment(self, data: str) -> None:  # whatever it says
         self.elements.append(("comment",))
 
 

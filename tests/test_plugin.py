@@ -4,7 +4,9 @@ import json
 import logging
 import re
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mkdocs.config import load_config
@@ -21,7 +23,6 @@ from tests.support.statements import state
 from tokenwatt_site.commands.measure import read_spec
 from tokenwatt_site.commands.published import fetch_run
 from tokenwatt_site.commands.verify import verify
-from tokenwatt_site.pages.page import Page
 from tokenwatt_site.pages.policy import script_hash
 from tokenwatt_site.site import front_matter
 from tokenwatt_site.trust.commitment import commit, path_beside
@@ -144,9 +145,9 @@ def test_f28_a_script_that_nobody_wrote_fails_the_build_and_gets_no_digest(
     assert "a script is in this page that neither the theme nor its prose has" in told
 
 
-def unescaped(page: Page, *, toc: bool) -> str:
+def unescaped(title: str, meta: Mapping[str, Any]) -> str:
     """What `front_matter` was if it forgot that templates print titles raw."""
-    return f"---\ntitle: {json.dumps(page.title)}\ndescription: {json.dumps(page.title)}\n---\n"
+    return f"---\ntitle: {json.dumps(title)}\ndescription: {json.dumps(title)}\n---\n"
 
 
 def test_f28_a_script_in_prose_of_the_site_runs(tmp_path: Path) -> None:
@@ -260,7 +261,7 @@ def test_statements_that_are_not_valid_stop_the_build_and_their_run_does_not(
     beside = state(RunBuilder().write(runs), "disputed", a_key(2))
     beside.write_bytes(beside.read_bytes()[:-9])
     told = refusal(tmp_path, caplog)
-    assert "run.att.jsonl: the last line is cut" in told
+    assert "run.att.jsonl:1: is no statement, or was cut" in told
     assert "1 file under" in told
 
 
@@ -274,7 +275,7 @@ def test_drop_publishes_a_run_without_statements_that_are_not_valid(tmp_path: Pa
     assert "<li>run.att.jsonl<span>" in home
     assert not list(site.rglob("*.att.jsonl"))
     report = next((site / "reports").glob("*.html")).read_text(encoding="utf-8")
-    assert "1 file of statements or commitments beside this run failed verification" in report
+    assert "What failed verification in 1 file of statements" in report
 
 
 def test_drop_publishes_the_rest_and_lists_what_was_left_out(tmp_path: Path) -> None:
@@ -384,6 +385,32 @@ def test_a_site_that_knows_its_address_names_the_run_to_reproduce_and_publishes_
     assert verify(built / "runs" / run_id / "run.json").promised.commitment is not None
 
 
+def test_every_result_is_a_script_that_a_page_from_disk_can_load(site: Path) -> None:
+    details = site / "details"
+    reports = {path.stem for path in (site / "reports").glob("*.html")}
+    assert {path.stem for path in details.glob("*.js")} == reports
+    assert [path.stem for path in (details / "quoted").glob("*.js")] == [
+        path.stem for path in (site / "quoted").glob("*.html")
+    ]
+    for path in details.rglob("*.js"):
+        assert path.read_text(encoding="ascii").startswith("TokenwattDetail({")
+
+
+def test_a_comparison_of_what_is_not_there_stops_the_build_naming_file_and_field(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    make_project(tmp_path)
+    named = tmp_path / "site_src" / "comparisons"
+    named.mkdir()
+    (named / "x.yml").write_text(
+        "name: x\ntitle: X\nwhy: To see.\nbaseline: gone\nothers:\n  - gone-too\n",
+        encoding="utf-8",
+    )
+    told = refusal(tmp_path, caplog)
+    assert f"{named / 'x.yml'}:4: baseline: is not on this site" in told
+    assert "others.0: is not on this site" in told
+
+
 def test_a_site_without_runs_builds(tmp_path: Path) -> None:
     make_project(tmp_path)
     home = (build_site(tmp_path) / "index.html").read_text(encoding="utf-8")
@@ -391,8 +418,8 @@ def test_a_site_without_runs_builds(tmp_path: Path) -> None:
 
 
 def test_front_matter_cannot_be_broken_out_of() -> None:
-    page = Page(EVIL + "\n---\nhide: []", 'd"\n---\n', (), "", ())
-    lines = front_matter(page, toc=True).splitlines()
+    meta = {"description": 'd"\n---\n', "hide": ["navigation"]}
+    lines = front_matter(EVIL + "\n---\nhide: []", meta).splitlines()
     assert [line.partition(":")[0] for line in lines] == [
         "---",
         "title",

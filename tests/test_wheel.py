@@ -84,8 +84,8 @@ def test_the_wheel_offers_both_commands_and_the_plugin(wheel: Path) -> None:
     archive = zipfile.ZipFile(wheel)
     (path,) = (name for name in archive.namelist() if name.endswith("entry_points.txt"))
     lines = archive.read(path).decode().splitlines()
-    assert "tokenwatt-site = tokenwatt_site.cli:main" in lines
-    assert "tokenwatt = tokenwatt_site.cli:short_main" in lines
+    assert "tokenwatt-site = tokenwatt_site.__main__:main" in lines
+    assert "tokenwatt = tokenwatt_site.__main__:short_main" in lines
     assert "tokenwatt = tokenwatt_site.plugin:TokenwattPlugin" in lines
 
 

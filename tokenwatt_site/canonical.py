@@ -67,6 +67,20 @@ def read_file(path: Path, *, limit: int = MAX_DOCUMENT_BYTES) -> bytes:
     Raises:
         InputError: not there, not a regular file, not readable, or too large.
     """
+    data = read_start(path, limit=limit)
+    if len(data) > limit:
+        raise InputError(
+            Problem("is too large", file=str(path), expected=f"at most {limit:,} bytes")
+        )
+    return data
+
+
+def read_start(path: Path, *, limit: int) -> bytes:
+    """Read the first `limit` bytes of a regular file, and one more where there is more.
+
+    Raises:
+        InputError: as of `read_file`, but for the size.
+    """
     # O_NONBLOCK: opening a FIFO for reading would wait for a writer for ever.
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
@@ -78,11 +92,7 @@ def read_file(path: Path, *, limit: int = MAX_DOCUMENT_BYTES) -> bytes:
         raise InputError(
             Problem(f"cannot be read ({error.strerror})", file=str(path), expected="a regular file")
         ) from error
-    if len(data) > limit:
-        raise InputError(
-            Problem("is too large", file=str(path), expected=f"at most {limit:,} bytes")
-        )
-    if len(data) != size:
+    if len(data) != min(size, limit + 1):
         raise InputError(Problem("changed while it was read", file=str(path)))
     return data
 

@@ -383,7 +383,7 @@ def verify(
         for line in verify_command.stated(checked):
             typer.echo(f"  {line}")
         for beside, why in checked.standing.unread:
-            _tell(f"{beside}: NOT VERIFIED, what it states is left out")
+            _tell(f"{beside}: NOT VERIFIED, and what is wrong in it is left out")
             _tell(str(why))
             failed = failed or why
     if failed is not None:
@@ -397,7 +397,7 @@ def attest(
     kind: Annotated[attest_command.Attestable, typer.Argument(help="What you state.")],
     run: Annotated[Path, typer.Argument(help="The run file with its evidence, or a commitment.")],
     reason: Annotated[
-        str | None, typer.Option(help="Why it is disputed, withdrawn or superseded.")
+        str | None, typer.Option(help="Why it is disputed, settled, withdrawn or superseded.")
     ] = None,
     by: Annotated[
         str | None, typer.Option(help="The run that supersedes it: its file or id.")
@@ -416,11 +416,11 @@ def attest(
 @short_app.command("report")
 @_handled
 def report(
-    files: Annotated[list[Path], typer.Argument(help="Run files of one configuration.")],
+    files: Annotated[list[Path], typer.Argument(help="Run files; of several setups: compare.")],
     title: Annotated[str | None, typer.Option(help="Heading of the page.")] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Where the page goes.")] = None,
 ) -> None:
-    """Write one self-contained HTML page that opens from disk."""
+    """Write one self-contained HTML page: a report, or a comparison with the first one named."""
     # The library of the charts takes longer to load than all else; no other command waits for it.
     from tokenwatt_site.commands.report import report as write  # noqa: PLC0415
 

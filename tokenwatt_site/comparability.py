@@ -189,13 +189,13 @@ def gpu_uuids(evidence: Evidence) -> frozenset[str]:
 def _identity(spec: Spec) -> dict[str, JsonValue]:
     protocol = spec.protocol.to_json()
     rows = {f"protocol.{name}": protocol[name] for name in _ROWS}
-    return dict(_flat("setup", spec.setup.to_json())) | rows
+    return dict(flat("setup", spec.setup.to_json())) | rows
 
 
-def _flat(field: str, value: JsonValue) -> Iterator[tuple[str, JsonValue]]:
+def flat(field: str, value: JsonValue) -> Iterator[tuple[str, JsonValue]]:
     """Yield the fields of an object one by one; a list is one field."""
     if not isinstance(value, dict):
         yield field, value
         return
     for name, item in value.items():
-        yield from _flat(f"{field}.{name}", item)
+        yield from flat(f"{field}.{name}", item)

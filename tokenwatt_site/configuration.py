@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from tokenwatt_site.eligibility import Exclusion, reasons
@@ -58,19 +59,53 @@ class Configuration:
 
 def group(runs: Iterable[ValidatedRun]) -> tuple[Configuration, ...]:
     """Group runs by setup, measured and simulated apart; the order is that of the ids."""
-    members: dict[str, list[ValidatedRun]] = {}
+    members: dict[tuple[str, str], list[ValidatedRun]] = {}
     by_id: dict[str, ValidatedRun] = {}
     for run in runs:
         by_id[run.run_id] = run
-        members.setdefault(_page_id(run), []).append(run)
-    return tuple(_configuration(page, members[page], by_id) for page in sorted(members))
+        members.setdefault((_page_id(run), run.held.setup), []).append(run)
+    shared = Counter(page for page, _ in members)
+    named = {
+        # 12 digits can be made to agree by trying; setups that share them are named by more.
+        page if shared[page] == 1 else _whole_id(page, whole): members[page, whole]
+        for page, whole in members
+    }
+    return tuple(_configuration(page, named[page], by_id) for page in sorted(named))
+
+
+def led_by(
+    configuration: Configuration, run: ValidatedRun, by_id: Mapping[str, ValidatedRun]
+) -> Configuration:
+    """Return a configuration as if `run`, one of its runs, led it: what is told of that run alone.
+
+    Args:
+        configuration: whose run it is.
+        run: the run.
+        by_id: all runs there are, of which one may be its reference.
+    """
+    if run is configuration.headline:
+        return configuration
+    reference = _reference(run, by_id)
+    return replace(
+        configuration,
+        title=run.run.spec.title,
+        headline=run,
+        runs=(run, *(r for r in configuration.runs if r is not run)),
+        reference=reference,
+        exclusions=reasons(run, reference),
+    )
 
 
 def _page_id(run: ValidatedRun) -> str:
-    slug, _, digest = run.run.configuration.rpartition("-")
-    if not run.run.simulated:
-        return run.run.configuration
-    return f"simulated-{slug}"[: MAX_ID_LENGTH - len(digest) - 1].rstrip("-") + f"-{digest}"
+    slug, _, short = run.held.configuration.rpartition("-")
+    if not run.held.simulated:
+        return run.held.configuration
+    return f"simulated-{slug}"[: MAX_ID_LENGTH - len(short) - 1].rstrip("-") + f"-{short}"
+
+
+def _whole_id(page: str, whole: str) -> str:
+    kind = "simulated-" if page.startswith("simulated-") else ""
+    return f"{kind}{whole}"[:MAX_ID_LENGTH]
 
 
 def _configuration(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from tokenwatt_site.configuration import Configuration
 from tokenwatt_site.eligibility import Exclusion
@@ -62,13 +63,17 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Rows that answer the same question: one workload, SLO, power scope and class of machine."""
+    """Rows that answer the same question: one workload, SLO, power scope and class of machine.
+
+    What was simulated stands apart from what was measured.
+    """
 
     workload: str
     workload_hash: str
     slo: tuple[str, ...]
     power_scope: str
     cpu: bool
+    simulated: bool
     rows: tuple[Row, ...]
 
     @property
@@ -86,17 +91,27 @@ def rank(configurations: Iterable[Configuration]) -> Leaderboard:
 
     Ranks are ranges from the intervals of the mean long-run goodput (DESIGN 6): one that cannot be
     told from another shares its ranks. Ranked rows come first, by best rank and then name; then the
-    others, by long-run goodput; then those that were only measured, by that; the rest last.
+    others, by long-run goodput; then those that were only measured, by that; the rest last. Of the
+    sections those that were measured come first, by how many rows rank and then by how many are
+    there.
     """
-    members: dict[tuple[str, str, tuple[str, ...], str, bool], list[Configuration]] = {}
+    members: dict[_Question, list[Configuration]] = {}
     for configuration in configurations:
         setup = configuration.setup
         slo = tuple(f"{o.label} at most {o.limit_ms:g} ms" for o in setup.slo)
-        question = (setup.workload.name, setup.workload.hash, slo, setup.power.scope, setup.is_cpu)
+        workload, scope = setup.workload, setup.power.scope
+        kind = (setup.is_cpu, configuration.simulated)
+        question = (workload.name, workload.hash, slo, scope, *kind)
         members.setdefault(question, []).append(configuration)
-    return Leaderboard(
-        tuple(Section(*question, _rows(members[question])) for question in sorted(members))
-    )
+    sections = [Section(*question, _rows(members[question])) for question in sorted(members)]
+    return Leaderboard(tuple(sorted(sections, key=_weight)))
+
+
+_Question: TypeAlias = tuple[str, str, tuple[str, ...], str, bool, bool]
+
+
+def _weight(section: Section) -> tuple[bool, int, int]:
+    return section.simulated, -section.ranked, -len(section.rows)
 
 
 def _rows(configurations: Sequence[Configuration]) -> tuple[Row, ...]:

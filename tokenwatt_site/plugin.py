@@ -6,7 +6,8 @@ import html
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
 
 from mkdocs.config import config_options as opt
 from mkdocs.config.base import Config
@@ -18,24 +19,32 @@ from pydantic import ValidationError
 
 from tokenwatt_site.errors import TokenwattError
 from tokenwatt_site.pages import (
+    data_page,
+    dataset,
     goodput_bench,
     goodput_proof,
+    not_found,
     text,
 )
+from tokenwatt_site.pages.dataset import Licence, Publisher
 from tokenwatt_site.pages.drawing import Chart, draw
 from tokenwatt_site.pages.factors import NO_FACTORS, Factors
+from tokenwatt_site.pages.kept import KeptPages
 from tokenwatt_site.pages.page import Page, fill
 from tokenwatt_site.pages.policy import KnownScripts, inline_scripts, with_policy
-from tokenwatt_site.schema import validation_problems
-from tokenwatt_site.site import HOME, SCRIPT, STYLE, Site, lines, with_simulator
+from tokenwatt_site.preview import OPTION, published
+from tokenwatt_site.schema import Model, validation_problems
+from tokenwatt_site.site import HOME, SCRIPT, STYLE, Around, Later, Site, lines, with_simulator
+from tokenwatt_site.trust.checked import Checked
 from tokenwatt_site.trust.keyring import Keyring
-from tokenwatt_site.trust.replays import Replays
 from tokenwatt_site.trust.verify import Tree, read_tree
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.files import Files
     from mkdocs.structure.pages import Page as MkDocsPage
+    from mkdocs.structure.toc import TableOfContents
+    from mkdocs.utils.templates import TemplateContext
 
 log = get_plugin_logger("tokenwatt")
 
@@ -58,6 +67,12 @@ class TokenwattConfig(Config):
     on_invalid = opt.Choice(("fail", "drop"), default="fail")
     """Whether a file that fails verification fails the build or is left out and listed."""
 
+    data_licence = opt.Type(dict, default={})
+    """Under which licence the data are: `name` and `url`. Without it pages say that none is."""
+
+    published_from = opt.Type((str, list), default=[])
+    """A git ref, or several: a run file that none of them has is a preview, told from the rest."""
+
     energy = opt.Type(dict, default={})
     """What pages multiply energy with, each with its name: see `pages.factors.Factors`."""
 
@@ -67,10 +82,11 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
 
     def on_startup(self, **_: Any) -> None:
         # A hook of this name keeps the plugin object between the rebuilds of `serve`.
-        self._pages: dict[str, Page] = {}
+        self._pages: dict[str, Page | Later] = {}
         self._prose: dict[str, tuple[str, ...]] = {}
         self._theme = KnownScripts(())
         self._factors = NO_FACTORS
+        self._around = Around()
         self._cache = Path()
         self._docs = Path()
 
@@ -80,7 +96,13 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
         _expect_folder("runs_dir", self._runs)
         if self._keys.exists():  # where there is none, no key is registered yet
             _expect_folder("keys_dir", self._keys)
-        self._factors = _factors(self.config.energy)
+        self._factors = _option(Factors, "energy", self.config.energy)
+        licence = self.config.data_licence
+        self._publisher = Publisher(
+            name=config.site_name,
+            address=_address(config.site_url),
+            licence=_option(Licence, "data_licence", licence) if licence else None,
+        )
         self._theme = KnownScripts.of(_templates(config.theme.dirs))
         self._cache = root / ".cache" / "tokenwatt"
         self._docs = Path(config.docs_dir)
@@ -94,34 +116,99 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
             raise PluginError(f"{HOME}: the ranking is the home page; give this page another name")
         keyring, tree = self._read()
         self._pages = {}
-        site = Site(config, files, self._pages, self._runs, self._factors)
-        site.add(tree)
+        self._kept = KeptPages(self._cache)
+        site = Site(
+            config,
+            files,
+            self._pages,
+            runs=self._runs,
+            named=self._factors,
+            kept=self._kept,
+        )
+        try:
+            site.add(tree)
+        except TokenwattError as error:
+            raise PluginError(lines(error)) from error
         site.add_checker(keyring)
+        self._around = site.add_for_machines(tree, self._publisher, self._previews(tree))
+        if self._around.feed is None:
+            log.info("no feed and no permanent addresses: mkdocs.yml has no site_url")
+        self._root = urlsplit(config.site_url or "/").path
         return files
 
+    def _previews(self, tree: Tree) -> dict[str, str]:
+        """Return the runs that are not published, each with the words for its page."""
+        told = self.config.published_from
+        refs = [told] if isinstance(told, str) else told
+        if not refs:
+            return {}
+        if not all(isinstance(ref, str) and ref for ref in refs):
+            raise PluginError(f"{OPTION}: {refs!r} is no name of a git ref, nor a list of them")
+        try:
+            there = published(self._runs, refs)
+        except TokenwattError as error:
+            raise PluginError(lines(error)) from error
+        words = f"not on {' or '.join(refs)} yet; in no feed, no badge and no API."
+        return {run.run_id: words for run in tree.valid if run.path not in there}
+
     def on_page_content(self, html: str, *, page: MkDocsPage, **_: Any) -> str:
-        ours = self._pages.get(page.file.src_uri)
+        uri = page.file.src_uri
+        page.update_date = self._around.updated.get(uri, page.update_date)
+        if uri in self._around.banner:  # the sitemap has the pages that have an address
+            page.canonical_url = page.abs_url = None
+        ours = self._pages.get(uri)
         if ours is None:
-            self._prose[page.file.src_uri] = tuple(inline_scripts(html))
+            self._prose[uri] = tuple(inline_scripts(html))
+            html = html.replace(data_page.HOLE, self._around.data, 1)
             return with_simulator(html, page.file.url)
-        page.toc = get_toc([_toc_token(anchor, words) for anchor, words in ours.toc])
+        if isinstance(ours, Later):
+            return ""
+        page.toc = _toc(ours)
         return ours.html
+
+    @event_priority(100)  # before the search reads the page: of these, title and summary alone
+    def on_page_context(
+        self, context: TemplateContext, *, page: MkDocsPage, **_: Any
+    ) -> TemplateContext:
+        later = self._pages.get(page.file.src_uri)
+        if isinstance(later, Later):
+            try:
+                self._made = later.make()
+            except TokenwattError as error:
+                raise PluginError(lines(error)) from error
+            page.meta["description"] = html.escape(self._made.description, quote=True)
+            page.toc = _toc(self._made)
+            page.content = _summary(self._made)
+        return context
 
     def on_post_page(self, output: str, *, page: MkDocsPage, **_: Any) -> str:
         ours = self._pages.get(page.file.src_uri)
-        if ours is not None:
+        if isinstance(ours, Later):
+            before, there, after = output.partition(_summary(self._made))
+            if not there:
+                raise PluginError(f"{page.file.src_uri}: another plugin or the theme changed it")
+            output = f"{before}{self._made.html}{after}"
+            # MkDocs keeps its pages to the end.
+            page.toc, page.content = get_toc([]), ""
+        elif ours is not None:
             output = fill(output, ours.charts, self._draw)
         else:
             output = self._with_sections(output, page.file.url)
+        output = self._with_surroundings(output, page.file.src_uri, page.file.url)
         return self._finished(output, page.file.src_uri)
 
     def on_post_template(self, output_content: str, *, template_name: str, **_: Any) -> str:
         if not template_name.endswith(".html"):
             return output_content
+        if template_name == "404.html":
+            lost = not_found.html(self._root)
+            output_content = output_content.replace(not_found.HOLE, lost, 1)
         return self._finished(output_content, template_name)
 
     @event_priority(-100)
     def on_post_build(self, *, config: MkDocsConfig) -> None:
+        self._checked.drop_unused()
+        self._kept.drop_unused()
         # Pages opened from disk may not fetch JSON; there Material loads this script instead.
         index = Path(config.site_dir) / "search" / "search_index.json"
         if index.is_file():
@@ -138,6 +225,20 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
                 raise PluginError(lines(error)) from error
             output = fill(output.replace(hole, shown.html, 1), shown.charts, self._draw)
         return output
+
+    def _with_surroundings(self, output: str, uri: str, url: str) -> str:
+        """Add what a page has in its head for machines, and a banner where it is a preview."""
+        head, around = "", self._around
+        if around.feed is not None:
+            address = html.escape(get_relative_url(around.feed, url), quote=True)
+            head += f'<link rel="alternate" type="application/atom+xml" href="{address}">'
+        if uri in around.banner:
+            head += '<meta name="robots" content="noindex">'
+            banner = data_page.banner(around.banner[uri])
+            output = output.replace('<div class="tw', f'{banner}<div class="tw', 1)
+        elif uri in around.linked:
+            head += dataset.block(around.linked[uri]())
+        return output.replace("</head>", f"{head}</head>", 1) if head else output
 
     def _draw(self, chart: Chart) -> str:
         return draw(chart, self._cache)
@@ -170,7 +271,8 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
         if unread is not None:  # also with drop: else known runs would be published as unknown
             log.error(lines(unread))
             wrong.append(f"{text.counted(len(unread.problems), 'problem')} with {self._keys}")
-        tree = read_tree(self._runs, keyring, Replays(self._cache))
+        self._checked = Checked(self._cache)
+        tree = read_tree(self._runs, keyring, self._checked)
         for path, why in tree.refused:
             told = f"{text.printable(str(path))}: {lines(why)}"
             if self.config.on_invalid == "fail":
@@ -195,12 +297,30 @@ def _expect_folder(option: str, folder: Path) -> None:
         ) from error
 
 
-def _factors(value: dict[str, Any]) -> Factors:
+M = TypeVar("M", bound=Model)
+
+
+def _option(model: type[M], name: str, value: dict[str, Any]) -> M:
     try:
-        return Factors.model_validate(value)
+        return model.model_validate(value)
     except ValidationError as error:
-        told = validation_problems(error, source="mkdocs.yml, plugins.tokenwatt.energy")
+        told = validation_problems(error, source=f"mkdocs.yml, plugins.tokenwatt.{name}")
         raise PluginError("\n".join(str(problem) for problem in told)) from error
+
+
+def _summary(page: Page) -> str:
+    return f"<h1>{html.escape(page.title)}</h1>\n<p>{html.escape(page.description)}</p>"
+
+
+def _toc(page: Page) -> TableOfContents:
+    return get_toc([_toc_token(anchor, words) for anchor, words in page.toc])
+
+
+def _address(site_url: str | None) -> str | None:
+    """Return where the site begins; None: it does not say, or not as an address of the web."""
+    if not site_url or not site_url.startswith(("https://", "http://")):
+        return None
+    return site_url if site_url.endswith("/") else f"{site_url}/"
 
 
 def _toc_token(anchor: str, words: str) -> Any:

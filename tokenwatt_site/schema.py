@@ -47,6 +47,12 @@ def _one_line(text: str) -> str:
     return text
 
 
+def _some_words(text: str) -> str:
+    if text and not text.strip():
+        raise ValueError("must say something")
+    return text
+
+
 def _one_script(text: str) -> str:
     for word in () if text.isascii() else _WORD.findall(text):
         if _LATIN.search(word) and (other := _LOOKS_LATIN.search(word)):
@@ -94,6 +100,8 @@ Line = Annotated[
     AfterValidator(_one_script),
     AfterValidator(publishable),
 ]
+Words = Annotated[Line, AfterValidator(_some_words)]
+"""A line that says something: not only blanks."""
 Argument = Annotated[
     str,
     Field(max_length=2000),

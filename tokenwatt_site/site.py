@@ -5,30 +5,52 @@ from __future__ import annotations
 import html
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urljoin
 
 from mkdocs.structure.files import File, InclusionLevel
 from mkdocs.utils import get_relative_url
 
-from tokenwatt_site.configuration import group
+from tokenwatt_site.canonical import JsonValue
+from tokenwatt_site.configuration import Configuration, group, led_by
 from tokenwatt_site.errors import TokenwattError, VerificationError
 from tokenwatt_site.leaderboard import rank
 from tokenwatt_site.pages import (
+    api,
+    badge,
+    catalogue,
+    cite,
+    compare,
+    data_page,
+    dataset,
+    detail,
+    feed,
     glossary,
     history,
+    not_found,
+    packed_catalogue,
+    plan_page,
     quoted,
     ranking,
     ranking_csv,
     report,
+    run_page,
     simulator,
     text,
     verification,
 )
+from tokenwatt_site.pages.dataset import Publisher
 from tokenwatt_site.pages.factors import Factors
+from tokenwatt_site.pages.kept import KeptPages
+from tokenwatt_site.pages.named import FOLDER as NAMED
+from tokenwatt_site.pages.named import load_named
 from tokenwatt_site.pages.page import Links, Page, asset
+from tokenwatt_site.pages.quoted_detail import quoted_detail
 from tokenwatt_site.run import ClaimsOnlyRecord
 from tokenwatt_site.trust.keyring import Keyring
 from tokenwatt_site.trust.verify import Tree, ValidatedRun
@@ -40,13 +62,64 @@ if TYPE_CHECKING:
 HOME: Final = "index.md"
 GLOSSARY: Final = "glossary.md"
 VERIFY: Final = "verify.md"
+PLAN: Final = "plan.md"
 METHOD: Final = "method.md"
+DATA: Final = "data.md"
+COMPARE: Final = "compare.md"
 ASSETS: Final = "assets"
 STYLE: Final = "assets/tokenwatt.css"
 SCRIPT: Final = "assets/tokenwatt.js"
 
 SIMULATOR: Final = "<!--tw:simulator-->"
 """Where the simulator stands in the prose of METHOD."""
+
+
+MAX_SEARCHED: Final = 2_000
+"""Of so many reports the search knows title and summary; of more, whose index would be many
+megabytes, nothing: the leaderboard filters all of them."""
+
+NOT_SEARCHED: Final = MappingProxyType({"search": {"exclude": True}})
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """A page that is made when it is written, so that there is one at a time."""
+
+    make: Callable[[], Page]
+
+
+class LaterFile(File):
+    """A file whose text is made when it is written, so that there is one at a time."""
+
+    make: Callable[[], str]
+
+    @property  # type: ignore[misc]  # there is nothing to set
+    def content_string(self) -> str:
+        return self.make()
+
+    @property  # type: ignore[misc]
+    def content_bytes(self) -> bytes:
+        return self.make().encode()
+
+    def copy_file(self, dirty: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002  # MkDocs' own
+        output = Path(self.abs_dest_path)
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_bytes(self.content_bytes)
+
+
+@dataclass
+class Around:
+    """What stands around the content of pages, by their source; made when they are written.
+
+    `linked` is JSON-LD, `updated` the day of the newest that is told, `banner` that a run on the
+    page is not published. `feed` is the path of the feed, `data` the section of the data page.
+    """
+
+    linked: dict[str, Callable[[], JsonValue]] = field(default_factory=dict)
+    updated: dict[str, str] = field(default_factory=dict)
+    banner: dict[str, str] = field(default_factory=dict)
+    feed: str | None = None
+    data: str = ""
 
 
 class Site:
@@ -56,12 +129,14 @@ class Site:
         self,
         config: MkDocsConfig,
         files: Files,
-        pages: dict[str, Page],
+        pages: dict[str, Page | Later],
+        *,
         runs: Path,
         named: Factors,
+        kept: KeptPages,
     ) -> None:
         self._config, self._files, self._pages, self._runs = config, files, pages, runs
-        self._named = named
+        self._named, self._kept = named, kept
         self._verify = self._reserve(VERIFY)
 
     def add(self, tree: Tree) -> None:
@@ -70,22 +145,28 @@ class Site:
         runs = {run.run_id: self._add_run(run) for run in tree.valid}
         reports = [(c, self._reserve(f"reports/{c.id}.md")) for c in configurations]
         quotes = [(r, path, self._reserve(f"quoted/{r.id}.md")) for path, r in tree.quoted]
-        for configuration, file in reports:
-            links = self._links(file, home, words, runs)
-            self._place(file, report.render(configuration, links, self._named))
+        searched = len(reports) <= MAX_SEARCHED
+        for each, file in reports:
+            links = self._links(file, home, words, _own(each, runs))
+            page = partial(self._kept.get, report.render, each, links, self._named)
+            self._place_later(file, each.title, page, searched=searched)
         for record, path, file in quotes:
             self._add_quote(record, path, file, self._links(file, home, words, {}))
         self._place(words, glossary.render())
         board = rank(configurations)
         urls = {c.id: get_relative_url(f.url, home.url) for c, f in reports}
+        known = {c.id: c for c in configurations}
+        self._add_comparisons(reports, quotes, home, words)
+        listed = catalogue.catalogue(board, known, {c.id: f.url for c, f in reports})
+        self._add_leaderboard(listed)
+        self._add_plan(listed)
+        self._whole = configurations, board, listed
         table = ranking_csv.ranking(board, urls)
         self._files.append(File.generated(self._config, ranking_csv.NAME, content=table))
         self._place(
             home,
             ranking.render(
-                board,
-                {c.id: c for c in configurations},
-                urls,
+                listed,
                 [(r, get_relative_url(f.url, home.url)) for r, _, f in quotes],
                 [self._left_out(path, error) for path, error in tree.refused],
             ),
@@ -96,6 +177,126 @@ class Site:
         if method is not None and SIMULATOR in method.content_string:
             self._add_simulator()
 
+    def _add_leaderboard(self, known: dict[str, JsonValue]) -> None:
+        names = (packed_catalogue.READER, *ranking.SCRIPTS)
+        self._add_scripts(names, packed_catalogue.DATA, packed_catalogue.script(known))
+
+    def _add_comparisons(
+        self,
+        reports: Sequence[tuple[Configuration, File]],
+        quotes: Sequence[tuple[ClaimsOnlyRecord, Path, File]],
+        home: File,
+        words: File,
+    ) -> None:
+        """Add each result as a script, the page that compares them, and those that are named."""
+        # Each is made when it is needed: all together they take gigabytes.
+        sides = {c.id: (partial(detail.detail, c), file) for c, file in reports}
+        told = {str((q := quoted_detail(r))["id"]): (q, file) for r, _, file in quotes}
+        for c, file in reports:
+            self._add_later(f"{compare.DETAILS}/{c.id}.js", detail.measured_script, c, file.url)
+        for name, (value, file) in told.items():
+            self._add_later(f"{compare.DETAILS}/{name}.js", detail.script, value, file.url)
+            sides[name] = (partial(dict, value), file)
+        page = self._reserve(COMPARE)
+        named = []
+        for each in load_named(Path(self._config.docs_dir) / NAMED, sides):
+            file = self._reserve(f"{NAMED}/{each.name}.md")
+            urls = {i: get_relative_url(sides[i][1].url, file.url) for i in each.sides}
+            shown = compare.render(
+                [sides[i][0]() for i in each.sides],
+                urls,
+                title=each.title,
+                why=each.why,
+                glossary=get_relative_url(words.url, file.url),
+                live=get_relative_url(page.url, file.url),
+            )
+            self._place(file, shown)
+            named.append((each.title, each.why, get_relative_url(file.url, page.url)))
+        root = get_relative_url(ASSETS, page.url).removesuffix(ASSETS)
+        known = (packed_catalogue.DATA, packed_catalogue.READER)
+        links = [get_relative_url(file.url, page.url) for file in (home, words)]
+        self._place(page, compare.picker(root, known, named, *links))
+        published = [(name, str(q["title"])) for name, (q, _) in told.items()]
+        self._add_scripts(compare.SCRIPTS, compare.DATA, compare.script_data(published))
+
+    def _add_plan(self, known: dict[str, JsonValue]) -> None:
+        file = self._reserve(PLAN)
+        folder = get_relative_url(ASSETS, file.url)
+        names = (packed_catalogue.DATA, packed_catalogue.READER, *plan_page.SCRIPTS)
+        scripts = [f"{folder}/{name}" for name in names]
+        root = get_relative_url(".", file.url)
+        self._place(file, plan_page.render(known, scripts, root, self._named))
+        self._add_assets(plan_page.SCRIPTS)
+
+    def add_for_machines(
+        self, tree: Tree, publisher: Publisher, previews: Mapping[str, str]
+    ) -> Around:
+        """Add a page per run, and what programs read; say what goes around the pages.
+
+        Args:
+            tree: all runs.
+            publisher: what the site says of itself.
+            previews: run id -> why it is not published; such runs are on pages alone.
+        """
+        around, known = Around(), {run.run_id: run for run in tree.valid}
+        everything, board, listed = self._whole
+        shown = everything
+        if previews:
+            shown = group(r for r in tree.valid if r.run_id not in previews)
+            board, urls = rank(shown), {c.id: f"reports/{c.id}.html" for c in shown}
+            listed = catalogue.catalogue(board, {c.id: c for c in shown}, urls)
+        for each in everything:
+            self._add_run_pages(each, known, publisher, around)
+            around.updated[f"reports/{each.id}.md"] = dataset.latest(each)[:10]
+            for run in each.runs:
+                if why := previews.get(run.run_id):
+                    around.banner[f"{cite.FOLDER}/{run.run_id}/index.md"] = why
+            if why := previews.get(each.headline.run_id):
+                around.banner[f"reports/{each.id}.md"] = why
+        if previews:
+            count = text.counted(len(previews), "run")
+            words = f"{count} here: {next(iter(previews.values()))}"
+            around.banner |= dict.fromkeys((HOME, COMPARE, PLAN), words)
+        left_out = [self._left_out(path, error) for path, error in tree.refused]
+        told = api.index(shown, board, left_out, publisher)
+        self._add_texts(api.files(told, listed, publisher))
+        for each in shown:
+            self._add_later(api.path(each), api.result, each, publisher)
+            self._add_later(f"{badge.FOLDER}/{each.id}.svg", badge.render, each)
+        feeds = feed.feeds(shown, known, publisher)
+        self._add_texts(feeds.items())
+        around.feed = feed.NAME if feeds else None
+        around.data = data_page.section(told["counts"], sorted(feeds), publisher)
+        around.linked |= {
+            f"reports/{c.id}.md": partial(dataset.of_report, c, publisher) for c in shown
+        }
+        around.linked |= {uri: partial(dataset.of_site, shown, publisher) for uri in (HOME, DATA)}
+        self._add_assets((not_found.SCRIPT,))
+        return around
+
+    def _add_run_pages(
+        self,
+        configuration: Configuration,
+        known: Mapping[str, ValidatedRun],
+        publisher: Publisher,
+        around: Around,
+    ) -> None:
+        home, words = self._reserve(HOME), self._reserve(GLOSSARY)
+        about = self._reserve(f"reports/{configuration.id}.md")
+        for run in configuration.runs:
+            file = self._reserve(f"{cite.FOLDER}/{run.run_id}/index.md")
+            view = led_by(configuration, run, known)
+            links = self._links(file, home, words, {})
+            report_url = get_relative_url(about.url, file.url)
+            given = (view, links, configuration.headline.run_id, report_url, publisher.address)
+            page = partial(self._kept.get, run_page.render, *given)
+            self._place_later(file, run_page.title(view), page, searched=False)
+            around.updated[file.src_uri] = dataset.latest(view)[:10]
+
+    def _add_texts(self, texts: Iterable[tuple[str, str]]) -> None:
+        for uri, content in texts:
+            self._files.append(File.generated(self._config, uri, content=content))
+
     def _add_simulator(self) -> None:
         self._add_scripts(simulator.SCRIPTS, simulator.DATA, simulator.data())
 
@@ -104,13 +305,22 @@ class Site:
         self._place(self._verify, verification.render(get_relative_url(ASSETS, self._verify.url)))
         self._add_scripts(verification.SCRIPTS, verification.DATA, verification.data(keyring))
 
+    def _add_later(self, uri: str, render: Callable[..., str], *given: object) -> None:
+        """Add a file for each of thousands, which is made when it is written."""
+        file = LaterFile(uri, None, self._config.site_dir, self._config.use_directory_urls)
+        file.make = partial(self._kept.text, render, *given)
+        self._files.append(file)
+
     def _add_scripts(self, names: Sequence[str], data: str, content: str) -> None:
+        self._add_assets(names)
+        uri = f"{ASSETS}/{data}"
+        self._files.append(File.generated(self._config, uri, content=content))
+
+    def _add_assets(self, names: Sequence[str]) -> None:
         for name in names:
             uri = f"{ASSETS}/{name}"
             if self._files.get_file_from_path(uri) is None:
                 self._files.append(File.generated(self._config, uri, content=asset(name)))
-        uri = f"{ASSETS}/{data}"
-        self._files.append(File.generated(self._config, uri, content=content))
 
     def _left_out(self, path: Path, error: TokenwattError) -> tuple[str, str]:
         # Readers of the site have no use for where the builder keeps its files.
@@ -120,13 +330,23 @@ class Site:
         return text.printable(name), why
 
     def _reserve(self, uri: str) -> File:
-        in_nav = uri in {HOME, GLOSSARY, VERIFY}
+        in_nav = uri in {HOME, GLOSSARY, VERIFY, COMPARE, PLAN}
         inclusion = InclusionLevel.INCLUDED if in_nav else InclusionLevel.NOT_IN_NAV
         return File.generated(self._config, uri, content="", inclusion=inclusion)
 
     def _place(self, file: File, page: Page) -> None:
-        file.content_string = front_matter(page, toc=file.src_uri != HOME)
+        hidden = ["navigation"] if file.src_uri != HOME else ["navigation", "toc"]
+        meta = {"description": html.escape(page.description, quote=True), "hide": hidden}
+        file.content_string = front_matter(page.title, meta)
         self._pages[file.src_uri] = page
+        self._files.append(file)
+
+    def _place_later(
+        self, file: File, title: str, make: Callable[[], Page], *, searched: bool
+    ) -> None:
+        meta: dict[str, Any] = {"hide": ["navigation"]}
+        file.content_string = front_matter(title, meta if searched else meta | NOT_SEARCHED)
+        self._pages[file.src_uri] = Later(make)
         self._files.append(file)
 
     def _add_run(self, run: ValidatedRun) -> File:
@@ -175,20 +395,23 @@ class Site:
         )
 
 
-def front_matter(page: Page, *, toc: bool) -> str:
+def _own(configuration: Configuration, runs: Mapping[str, File]) -> dict[str, File]:
+    """Return the files of the runs that a report links to: all would be read for each."""
+    reference = configuration.reference
+    own = configuration.runs if reference is None else (*configuration.runs, reference)
+    return {run.run_id: runs[run.run_id] for run in own}
+
+
+def front_matter(title: str, meta: Mapping[str, Any]) -> str:
     """Write title and description for MkDocs, whose templates print both raw.
 
     Material also unescapes entities in `<title>` (striptags), so no `<` may come back from it:
     angle brackets become quotation marks there. The page's own h1 has the exact text.
     """
-    plain = page.title.replace("<", "‹").replace(">", "›")
-    meta: dict[str, Any] = {
-        "title": html.escape(plain, quote=True),
-        "description": html.escape(page.description, quote=True),
-        "hide": ["navigation"] if toc else ["navigation", "toc"],
-    }
+    plain = title.replace("<", "‹").replace(">", "›")
+    told = {"title": html.escape(plain, quote=True), **meta}
     # JSON is YAML: every value quoted, nothing retyped.
-    lines = [f"{key}: {json.dumps(value)}" for key, value in meta.items()]
+    lines = [f"{key}: {json.dumps(value)}" for key, value in told.items()]
     return "---\n" + "\n".join(lines) + "\n---\n"
 
 

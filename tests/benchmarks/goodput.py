@@ -61,7 +61,7 @@ LONG_TRIALS = 7
 
 DECISIVE = (
     *("draws.py", "goodput.py", "statistics.py", "windows.py", "workload.py"),
-    *("claims/long_run.py", "measure/fitting.py", "measure/search.py"),
+    *("claims/long_run.py", "claims/order.py", "measure/fitting.py", "measure/search.py"),
 )
 """Of the package, beside engine model and windows: what a change of makes kept figures old."""
 

@@ -16,6 +16,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from tests.pages.conftest import SECOND, SHIPPED, a_long_log, board_spec
 from tests.support.runs import RunBuilder, a_key, keyring_of, small_spec, spec_in_mode
 from tests.support.site import build_site, make_project
+from tokenwatt_site.spec import Spec
 
 ARGUMENTS = [
     "--no-sandbox",
@@ -60,6 +61,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("browsed")
     runs = make_project(folder)
     small = {"title": "Slow toy", "setup__host_kind": "slow host"}
+    name_comparison(folder, small_spec(), small_spec(**small))
     RunBuilder(simulated=False).write(runs / "one")
     RunBuilder(spec=small_spec(**small), spread=(1.6,), simulated=False).write(runs / "two")
     RunBuilder(
@@ -89,6 +91,17 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield Site(built, f"http://127.0.0.1:{server.server_port}/", reports, f"quoted/{quoted}")
         server.shutdown()
         thread.join()
+
+
+def name_comparison(folder: Path, baseline: Spec, other: Spec) -> None:
+    """Let the site have a page of its own about two of its configurations."""
+    named = folder / "site_src" / "comparisons"
+    named.mkdir(exist_ok=True)
+    (named / "toys.yml").write_text(
+        "name: toys\ntitle: Two toys\nwhy: To see a comparison that the site names.\n"
+        f"baseline: {baseline.configuration_id}\nothers:\n  - {other.configuration_id}\n",
+        encoding="utf-8",
+    )
 
 
 class _Quiet(http.server.SimpleHTTPRequestHandler):

@@ -42,7 +42,7 @@ def test_axe_finds_nothing_wrong(site: Site, chromium: Browser, scheme: str, wid
     page = context.new_page()
     reports = [site.reports[title] for title in ("Toy on boards", "Open bracket")]
     found = []
-    prose = ("glossary.html", "method.html", "verify.html")
+    prose = ("glossary.html", "method.html", "verify.html", "comparisons/toys.html")
     for name in ("index.html", *reports, site.quoted, *prose):
         page.goto(site.url + name)
         # What is folded is shown to axe too; a colour in transition is none that anybody reads.

@@ -20,6 +20,7 @@ from tests.browser.conftest import LONG
 from tests.conftest import ROOT
 from tests.pages.conftest import FaultyEngine, a_power_log, board_spec
 from tests.support.runs import (
+    ModelEngine,
     RunBuilder,
     ToyEngine,
     a_key,
@@ -704,6 +705,19 @@ def test_a_boundary_that_the_model_does_not_show_fails_in_the_replay(
     assert found["outcome"] == "failed"
     assert "does not show when it is replayed" in found["text"]
     assert failing_check(path) == 10
+
+
+def test_the_replay_refuses_a_model_whose_order_the_engine_does_not_keep(
+    page: Page, tmp_path: Path
+) -> None:
+    late = ModelEngine(late_ns=400_000_000)
+    path = replace(LONG, engine=late).write(tmp_path)
+    told = json.loads(path.read_text())["claims"]["long_run"]
+    assert told["outcome"] == "refused"
+    assert "does not keep the order" in told["text"]
+    replay = checked(page, path, replay=True)["replay"]
+    assert replay["outcome"] == "passed"
+    assert all(one["made"] is None for one in replay["numbers"])
 
 
 def test_a_run_without_a_model_has_nothing_to_replay(page: Page, pristine: Path) -> None:

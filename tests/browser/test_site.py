@@ -59,7 +59,7 @@ OUT_OF_SIGHT = """
 
 
 def every_page(site: Site) -> list[str]:
-    prose = ["glossary.html", "method.html", "verify.html"]
+    prose = ["glossary.html", "method.html", "verify.html", "compare.html", "comparisons/toys.html"]
     return ["index.html", *site.reports.values(), site.quoted, *prose]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.runs import RunBuilder, small_spec, spec_in_mode
+from tests.support.runs import ModelEngine, RunBuilder, small_spec, spec_in_mode
 from tokenwatt_site.claims.derive import derive
 from tokenwatt_site.claims.long_run import difference, family_words
 from tokenwatt_site.engine_model.model import Family
@@ -50,6 +50,7 @@ def test_a_right_model_is_accepted_and_takes_the_luck_of_the_rows_out() -> None:
     assert "come to its boundary within" in found.text
     assert found.rms_percent is not None
     assert found.rms_percent < 3
+    assert found.text.endswith("0.0% of requests were overtaken by later ones, 0.0% in the model")
 
     def spread(key: str) -> float:
         repeats = right().metric(key).repeats
@@ -131,6 +132,12 @@ def test_without_a_model_nothing_is_corrected_and_it_says_so() -> None:
         ),
         pytest.param(
             RunBuilder(SPEC, long_run=True, spread=(1.018, 1.0, 0.98)), 5, "changed by", id="drift"
+        ),
+        pytest.param(
+            RunBuilder(SPEC, long_run=True, engine=ModelEngine(late_ns=400_000_000)),
+            5,
+            "does not keep the order of its model",
+            id="order",
         ),
     ],
 )

@@ -11,14 +11,15 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tests.support.runs import RunBuilder, a_key, keyring_of
+from tests.support.statements import state
 from tokenwatt_site import __version__
 from tokenwatt_site.commands import attest as command
 from tokenwatt_site.commands.attest import Attested
 from tokenwatt_site.commands.verify import verify
 from tokenwatt_site.errors import EnvironmentProblem, InputError, UsageError, VerificationError
+from tokenwatt_site.trust.beside import path_beside
 from tokenwatt_site.trust.keyring import own_key
 from tokenwatt_site.trust.predicates import Recomputed, Superseded
-from tokenwatt_site.trust.statement import path_beside, read
 
 WHY = {"reason": "the driver was another one"}
 
@@ -124,22 +125,50 @@ def test_a_thing_is_stated_once(keys: Path, theirs: Path) -> None:
         attest("disputed", theirs, keys, **WHY)
     assert path_beside(theirs).read_bytes() == before
     attest("disputed", theirs, keys, reason="and too hot")
-    assert len(read(path_beside(theirs), verify(theirs, keys).run_id)) == 2
+    assert [t.signed.reason for t in verify(theirs, keys).standing.told] == [
+        WHY["reason"],
+        "and too hot",
+    ]
 
 
-def test_statements_that_are_not_valid_are_kept_and_nothing_is_added(
-    keys: Path, theirs: Path
-) -> None:
-    path_beside(theirs).write_bytes(b"garbage\n")
-    with pytest.raises(InputError, match=r"run\.att\.jsonl:1"):
-        attest("disputed", theirs, keys, **WHY)
-    assert path_beside(theirs).read_bytes() == b"garbage\n"
+def test_a_dispute_is_settled_by_who_made_it_and_can_be_made_anew(keys: Path, theirs: Path) -> None:
+    with pytest.raises(UsageError, match="it has no dispute here that is not settled"):
+        attest("settled", theirs, keys, reason="it was the cable")
+    attest("disputed", theirs, keys, **WHY)
+    attest("disputed", theirs, keys, reason="and too hot")
+    attest("settled", theirs, keys, reason="it was the cable")
+    assert not verify(theirs, keys).standing.disputed
+    assert len(path_beside(theirs).read_bytes().splitlines()) == 4
+    with pytest.raises(UsageError, match="it has no dispute here that is not settled"):
+        attest("settled", theirs, keys, reason="it was the cable, I am sure")
+    attest("disputed", theirs, keys, reason="too hot again")
+    assert verify(theirs, keys).standing.disputed
+    attest("settled", theirs, keys, reason="it was the cable")
+    assert not verify(theirs, keys).standing.disputed
+
+
+def test_the_dispute_of_another_is_not_settled(keys: Path, theirs: Path) -> None:
+    state(theirs, "disputed", a_key(2))
+    with pytest.raises(UsageError, match="it has no dispute here"):
+        attest("settled", theirs, keys, reason="it was the cable")
+    assert verify(theirs, keys).standing.disputed
+
+
+def test_nobody_is_kept_from_a_dispute_by_a_bad_line_of_others(keys: Path, theirs: Path) -> None:
+    path_beside(theirs).write_bytes(b"garbage\n{cut")
+    attest("disputed", theirs, keys, **WHY)
+    assert path_beside(theirs).read_bytes().startswith(b'garbage\n{cut\n{"payload"')
+    standing = verify(theirs, keys).standing
+    assert standing.disputed
+    ((_, why),) = standing.unread
+    assert [problem.line for problem in why.problems] == [1, 2]
 
 
 @pytest.mark.parametrize(
     ("kind", "options", "words"),
     [
         ("withdrawn", {}, "--reason: is needed for withdrawn"),
+        ("settled", {}, "--reason: is needed for settled"),
         ("superseded", {"reason": "x"}, "--by: is needed for superseded"),
         ("countersigned", {"reason": "x"}, "--reason: is not for countersigned"),
         ("withdrawn", {"reason": "x", "url": "https://example.org"}, "--url: is not for withdrawn"),
@@ -163,6 +192,6 @@ def test_a_file_that_cannot_be_written_is_named(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("tokenwatt_site.trust.statement.put", full)
+    monkeypatch.setattr("tokenwatt_site.trust.beside.put", full)
     with pytest.raises(EnvironmentProblem, match=r"run\.att\.jsonl.*No space"):
         attest("disputed", theirs, keys, **WHY)

@@ -81,6 +81,7 @@ def test_what_is_no_address_of_a_run_is_refused_before_it_is_asked(tmp_path, mon
         "https://[::1/run.json",
         "https://example.org/a b.json",
         "https://example.org/runs/",
+        "https://../run.json",
     ):
         with pytest.raises(UsageError, match="is no address of a published run") as refused:
             fetch_run(url, tmp_path)

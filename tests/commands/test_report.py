@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -8,6 +9,7 @@ from tests.pages.conftest import SHIPPED
 from tests.support.runs import RunBuilder, small_spec
 from tokenwatt_site.commands.report import report
 from tokenwatt_site.errors import EnvironmentProblem, UsageError, VerificationError
+from tokenwatt_site.pages import compare
 
 
 def test_the_page_lies_beside_the_run_by_default(tmp_path: Path) -> None:
@@ -29,13 +31,43 @@ def test_two_runs_of_one_configuration_are_one_report(tmp_path: Path) -> None:
     assert "2026-01-02" in html
 
 
-def test_runs_of_two_configurations_are_refused(tmp_path: Path) -> None:
-    runs = [
-        RunBuilder().write(tmp_path / "a"),
-        RunBuilder(spec=small_spec(setup__driver="other")).write(tmp_path / "b"),
-    ]
-    with pytest.raises(UsageError, match="several configurations"):
-        report(runs, None, None)
+def two(folder: Path, **changes: Any) -> list[Path]:
+    specs = [small_spec(title="First"), small_spec(title="Second", setup__driver="other")]
+    return [RunBuilder(spec=spec, **changes).write(folder / str(i)) for i, spec in enumerate(specs)]
+
+
+def test_h32_runs_of_two_configurations_are_compared_with_the_first(tmp_path: Path) -> None:
+    runs = two(tmp_path)
+    for ones, heading in ((runs, "Second against First"), (runs[::-1], "First against Second")):
+        html = report(ones, None, tmp_path / "x.html").read_text(encoding="utf-8")
+        assert f"<h1>{heading}</h1>" in html
+        assert "Controlled pair" in html
+        assert "Driver / runtime" in html
+
+
+def test_a_comparison_can_have_a_title(tmp_path: Path) -> None:
+    out = report(two(tmp_path), "Mine <b>", tmp_path / "x.html")
+    assert "<h1>Mine &lt;b&gt;</h1>" in out.read_text(encoding="utf-8")
+
+
+def test_a_publication_is_what_runs_are_compared_with(tmp_path: Path) -> None:
+    out = report([SHIPPED, *two(tmp_path, simulated=False)], None, tmp_path / "x.html")
+    html = out.read_text(encoding="utf-8")
+    assert "another workload: demo-mix-v1 against chat-mix-v1" in html
+    assert "As published, not recomputed." in html
+
+
+def test_a_publication_is_compared_with_nothing(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="can only be the baseline"):
+        report([*two(tmp_path), SHIPPED], None, tmp_path / "x.html")
+
+
+def test_more_sides_than_a_page_compares_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compare, "MOST_SIDES", 1)
+    with pytest.raises(UsageError, match="at most 1"):
+        report(two(tmp_path), None, tmp_path / "x.html")
 
 
 def test_a_changed_run_makes_no_page(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ from tokenwatt_site.measure import session
 from tokenwatt_site.measure.endpoint import EngineFacts
 from tokenwatt_site.pages import facts
 from tokenwatt_site.trust import statement
+from tokenwatt_site.trust.beside import append, path_beside
 from tokenwatt_site.trust.keyring import own_key
 from tokenwatt_site.trust.verify import read_tree
 from tokenwatt_site.workload import Workload
@@ -63,8 +64,7 @@ def published(folder, name="original.json", **builder):
 
 
 def stated(path):
-    (signed,) = statement.parse(path.read_bytes(), str(path))
-    return signed
+    return statement.parse(path.read_bytes(), str(path))
 
 
 def test_a_run_is_verified_measured_again_compared_and_stated_beside_the_original(
@@ -296,7 +296,7 @@ def test_what_is_stated_about_the_original_is_told_before(here):
     original = published(here / "theirs")
     run_id, said = verify(original).run_id, {"reason": "The clocks were locked."}
     line = statement.sign("withdrawn", run_id, said, a_key(7), "2026-02-01T00:00:00Z")
-    statement.append(statement.path_beside(original), line)
+    append(path_beside(original), line)
     done = call("reproduce", original)
     assert "withdrawn by unknown key" in done.stderr
     assert "The clocks were locked." in done.stderr

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import os
 import tracemalloc
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -87,9 +88,27 @@ def planted(folder: Path, packed: bytes, data: bytes, **changes: Any) -> Evidenc
 
 GOOD = b"one\ntwo\n"
 
+
+def named(data: bytes) -> bytes:
+    """Pack as gzip with the name of a file, which nothing inflates."""
+    packed = gzip.compress(data)
+    return packed[:3] + b"\x08" + packed[4:10] + b"/home/somebody/secret\0" + packed[10:]
+
+
+def stuffed(data: bytes) -> bytes:
+    """Pack as gzip that is much longer than what is in it: stored blocks of nothing."""
+    packed = zlib.compressobj(0, zlib.DEFLATED, 31)
+    parts = [packed.compress(data)]
+    parts += [packed.flush(zlib.Z_FULL_FLUSH) + packed.compress(b"") for _ in range(300)]
+    parts += [b"\0\0\0\xff\xff" * 300, packed.flush()]
+    return b"".join(parts)
+
+
 BAD_FILES: dict[str, tuple[bytes, dict[str, Any]]] = {
     "f11_trailing_member": (gzip.compress(GOOD) + gzip.compress(b"more\n"), {}),
     "f11_trailing_bytes": (gzip.compress(GOOD) + b"\0", {}),
+    "a_name_in_its_header": (named(GOOD), {}),
+    "stuffed": (stuffed(GOOD), {}),
     "cut": (gzip.compress(GOOD)[:-4], {}),
     "no_gzip": (GOOD, {}),
     "zlib_without_gzip": (b"x\x9c\x03\x00\x00\x00\x00\x01", {}),
@@ -131,8 +150,10 @@ def test_an_entry_that_could_mislead_the_reader_does_not_exist(changes: dict[str
 
 
 def test_f11_a_gzip_bomb_is_stopped_at_the_stated_size(tmp_path: Path) -> None:
+    much = GOOD * 15_000
     bomb = gzip.compress(b"\0" * 100_000_000)
-    entry = planted(tmp_path, bomb, GOOD)
+    assert len(bomb) < len(much)
+    entry = planted(tmp_path, bomb, much)
     tracemalloc.start()
     try:
         with pytest.raises(InputError, match="stated size"):

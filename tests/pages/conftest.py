@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import dataclass, replace
@@ -18,15 +19,19 @@ from tests.support.runs import (
     small_spec,
     spec_in_mode,
 )
+from tests.support.statements import state
 from tokenwatt_site.configuration import Configuration, group
 from tokenwatt_site.evidence.power import Board, PowerLog, PowerSample
 from tokenwatt_site.evidence.records import RequestRecord, Status
 from tokenwatt_site.journal import Entry
 from tokenwatt_site.metrics import METRICS
+from tokenwatt_site.pages.dataset import Licence, Publisher
 from tokenwatt_site.pages.windows import spans
-from tokenwatt_site.run import BoardClaim, Claims, ClaimsOnlyRecord, MetricClaim
+from tokenwatt_site.run import BoardClaim, Claims, ClaimsOnlyRecord, MetricClaim, Run
+from tokenwatt_site.trials import Evidence
+from tokenwatt_site.trust.held import Held
 from tokenwatt_site.trust.keyring import Keyring
-from tokenwatt_site.trust.verify import load_claims_only, verify_run
+from tokenwatt_site.trust.verify import load_claims_only, read_tree, verify_run
 from tokenwatt_site.workload import Realisation
 
 Make = Callable[..., Configuration]
@@ -153,13 +158,25 @@ def a_power_log() -> PowerLog:
     return PowerLog("nvml", "gpu", 10**9, None, boards, samples)
 
 
+@dataclass(frozen=True)
+class Altered:
+    """Stands for what a run holds, with another part of it."""
+
+    held: Held
+    run: Run
+    claims: Claims
+    evidence: Evidence
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.held, name)
+
+
 def told(configuration: Configuration, *, evidence: Any = None, **claims: Any) -> Configuration:
     """The same configuration whose run tells other claims, or other evidence: no signed run."""
     headline = copy(configuration.headline)
     changed = configuration.claims.model_copy(update=claims)
-    object.__setattr__(headline, "claims", changed)
-    if evidence is not None:
-        object.__setattr__(headline, "evidence", replace(headline.evidence, **evidence))
+    seen = headline.evidence if evidence is None else replace(headline.evidence, **evidence)
+    object.__setattr__(headline, "held", Altered(headline.held, headline.run, changed, seen))
     return replace(configuration, headline=headline)
 
 
@@ -303,3 +320,25 @@ def whole(boards: Configuration, count: int = 4, **claims: Any) -> Configuration
     changed = {"metrics": with_metrics(boards.claims, *numbers), "boards": board_claims} | claims
     evidence = {"power": log, "beside": beside, "journal": idle_lines(boards, *idle)}
     return told(boards, evidence=evidence, **changed)
+
+
+HOSTILE = "</script></title><img src=x onerror=alert(1)>]]>&amp;{{7*7}} \"'"
+
+
+@pytest.fixture(scope="session")
+def published(tmp_path_factory: pytest.TempPathFactory) -> tuple[Configuration, ...]:
+    """Two runs of one configuration, the second withdrawn, and a simulated one with bad words."""
+    folder = tmp_path_factory.mktemp("published")
+    runs = folder / "runs"
+    RunBuilder(simulated=False).write(runs / "one")
+    again = RunBuilder(simulated=False, key=a_key(2), spread=(1.1,)).write(runs / "two")
+    RunBuilder(spec=small_spec(title=HOSTILE, setup__host_kind=HOSTILE)).write(runs / "evil")
+    state(again, "withdrawn", a_key(2))
+    shutil.copy(SHIPPED, runs)
+    return group(read_tree(runs, keyring_of(folder / "keys", a_key(), a_key(2))).valid)
+
+
+@pytest.fixture(scope="session")
+def publisher() -> Publisher:
+    licence = Licence(name="CC BY 4.0", url="https://creativecommons.org/licenses/by/4.0/")
+    return Publisher("A bench", "https://example.org/bench/", licence)

@@ -3,10 +3,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import altair as alt
+from altair.utils.schemapi import validate_jsonschema
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokenwatt_site.pages import chart
+from tokenwatt_site.configuration import Configuration
+from tokenwatt_site.pages import chart, report
+from tokenwatt_site.pages.page import NO_LINKS
 
 
 def rows_of(spec: Any) -> list[dict[str, Any]]:
@@ -71,3 +75,11 @@ def test_shares_are_drawn_to_100_and_what_is_more_is_drawn_as_more() -> None:
     over = chart.shares("x", "X", [("one", 110.0, "110%")], "%")
     assert "[0, 114.4]" in str(over.specs[0])
     assert len(over.specs) == 1
+
+
+def test_every_chart_of_a_report_is_valid_vega_lite(boards: Configuration) -> None:
+    charts = report.render(boards, NO_LINKS).charts
+    assert len(charts) > 5
+    for drawn in charts:
+        for spec in drawn.specs:
+            assert validate_jsonschema(dict(spec), alt.load_schema(), raise_error=False) is None

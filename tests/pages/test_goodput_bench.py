@@ -24,6 +24,7 @@ FIGURES = {
     "refused_pct_prefill_first": 95.0,
     "window_abs_bias_pct_prefill_first": 9.0,
     "engine_time_ratio": 41.2,
+    "wrong_refused_pct": 94.3,
 }
 MACHINE = "x86_64, 2 processors"
 
@@ -65,6 +66,7 @@ def test_each_family_is_a_row_and_what_is_not_told_is_no_zero(tmp_path: Path) ->
         "–",
     ]
     assert "take the engine 41.2 times as long" in shown.html
+    assert "wrong on purpose 94% were refused" in shown.html
     assert 'href="data.json"' in shown.html
 
 

@@ -87,3 +87,23 @@ def test_f28_another_script_than_the_theme_s_is_not_known(script: str) -> None:
     assert script not in KnownScripts.of(
         ['<script>scope=new URL("{{ base_url }}",location)</script>', "<script src=x></script>"]
     )
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        'data-src="a.js"',
+        'data-type="application/json"',
+        'class="x" title="type=application/json"',
+        'type="module" type="application/ld+json"',
+        'type="text/javascript;json"',
+        'type="importmap+json"',
+    ],
+)
+def test_f28_an_attribute_that_only_looks_so_makes_no_script_data(attributes: str) -> None:
+    assert list(inline_scripts(f"<script {attributes}>a()</script>")) == ["a()"]
+
+
+def test_data_is_told_by_its_type_however_that_is_written() -> None:
+    for attributes in ("TYPE='application/LD+JSON'", 'id=x type = " application/json "'):
+        assert list(inline_scripts(f"<script {attributes}>{{}}</script>")) == []

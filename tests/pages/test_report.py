@@ -225,13 +225,6 @@ def test_cards_for_equal_goodput_are_64_for_a_configuration_that_is_its_own_refe
     )
 
 
-def test_the_citation_carries_n_mode_and_the_run(quick: Configuration) -> None:
-    text = report.citation(quick)
-    assert "quick mode" in text
-    assert "n = 2" in text
-    assert quick.headline.run_id[:12] in text
-
-
 def test_the_summary_is_made_from_the_numbers(measured: Configuration) -> None:
     words = " ".join(part for part, _ in report.summary_parts(measured))
     assert words.startswith("Within TTFT p90 ≤ 1.5 s and TPOT p90 ≤ 150 ms, toy-135m on CPU")
@@ -326,7 +319,6 @@ def test_without_goodput_the_summary_says_why(make: Make) -> None:
     text = parsed(never).text
     assert "has no goodput to report (no trial broke the SLO" in text
     assert "Nothing can be expected" in text
-    assert "no goodput" in report.citation(never)
 
 
 def test_without_goodput_the_highest_passing_rate_leads_the_summary(make: Make) -> None:
@@ -348,11 +340,6 @@ def test_a_rate_that_only_some_repeats_held_is_not_said_of_all(make: Make) -> No
     mixed = make(spec=spec_in_mode("quick"), spread=(1.0, 3.0), rates_urps=(1_000_000,))
     words = " ".join(part for part, _ in report.summary_parts(mixed))
     assert "held 1.00 requests/s in 1 of 2 repeats as its highest passing rate" in words
-
-
-def test_the_citation_of_a_run_without_goodput_counts_its_launches(make: Make) -> None:
-    words = report.citation(make(rates_urps=(500_000,)))
-    assert "no goodput, simulated, demo mode, n = 1." in words
 
 
 def test_without_goodput_the_history_says_what_held_and_why_there_is_no_more(make: Make) -> None:

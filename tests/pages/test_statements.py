@@ -10,6 +10,7 @@ import pytest
 from tests.pages.test_report import HOSTILE, Parsed
 from tests.support.runs import RunBuilder, a_key, keyring_of
 from tests.support.statements import run_id_of, state
+from tokenwatt_site.canonical import sha256_hex
 from tokenwatt_site.configuration import Configuration, group
 from tokenwatt_site.eligibility import reasons
 from tokenwatt_site.leaderboard import rank
@@ -27,11 +28,16 @@ Stated = Callable[..., Configuration]
 def stated(tmp_path_factory: pytest.TempPathFactory) -> Stated:
     """Give a function from (kind, key) and what is said to a run of Lab 1 with it beside."""
 
-    def made(*told: tuple[Kind, int, dict[str, Any]], known: bool = True) -> Configuration:
+    def made(
+        *told: tuple[Kind, int, dict[str, Any]], known: bool = True, settled_by: int | None = None
+    ) -> Configuration:
         folder = tmp_path_factory.mktemp("run")
         path = RunBuilder(simulated=False).write(folder)
         for kind, seed, said in told:
-            state(path, kind, a_key(seed), **said)
+            beside = state(path, kind, a_key(seed), **said)
+        if settled_by is not None:
+            dispute = sha256_hex(beside.read_bytes().split(b"\n")[0])
+            state(path, "settled", a_key(settled_by), dispute=dispute)
         keys = [a_key(seed) for seed in (1, 2, 3)] if known else []
         keyring = keyring_of(folder / "keys", *keys) if keys else Keyring()
         return group([verify_run(path, root=folder, keyring=keyring)])[0]
@@ -92,6 +98,18 @@ def test_every_statement_is_listed_and_says_whether_it_counts(stated: Stated) ->
     assert '<a href="https://example.org/1" rel="nofollow noopener ugc">discussion</a>' in section
 
 
+@pytest.mark.parametrize(("more", "words"), [(1, "1 more, by keys"), (1234, "1,234 more, by keys")])
+def test_statements_of_strangers_that_are_too_many_are_counted(
+    stated: Stated, more: int, words: str
+) -> None:
+    configuration = stated(("countersigned", 9, {}))
+    assert " more, by keys" not in html(configuration)
+    headline = copy(configuration.headline)
+    object.__setattr__(headline, "standing", replace(headline.standing, unheard=more))
+    page = html(replace(configuration, headline=headline, runs=(headline,)))
+    assert f"{words} that are not registered, {'is' if more == 1 else 'are'} not listed" in page
+
+
 def test_a_run_that_was_taken_back_is_struck_through_and_keeps_its_numbers(
     stated: Stated,
 ) -> None:
@@ -116,6 +134,20 @@ def test_a_dispute_is_said_on_top_and_bars_with_its_words(stated: Stated) -> Non
     assert "<s>" not in page
     assert fact(configuration, "disputed").kind == "warn"
     assert "disputed by Lab 2: too fast for its clocks" in fact(configuration, "rank").does
+
+
+def test_a_dispute_that_was_settled_is_history_and_no_bar(stated: Stated) -> None:
+    configuration = stated(("disputed", 2, {}), settled_by=2)
+    page = html(configuration)
+    assert "<b>Disputed.</b>" not in page
+    settled = fact(configuration, "settled")
+    assert (settled.kind, settled.label) == ("no", "Dispute settled")
+    assert settled.does == "Lab 2 took it back: it was the cable."
+    assert "disputed" not in fact(configuration, "rank").does
+    first, second = statements.rows(configuration)
+    assert (first.counts, second.counts) == ("its signer settled it: it was the cable", "yes")
+    assert (second.kind, second.says) == ("settled", "it was the cable")
+    assert statements.marks(configuration.headline) == ()
 
 
 def test_the_witness_and_who_recomputed_are_named(stated: Stated) -> None:
@@ -197,7 +229,9 @@ def test_statements_that_cannot_be_read_are_said_to_be_left_out(tmp_path: Any) -
     path = RunBuilder().write(tmp_path)
     path.with_name("run.att.jsonl").write_bytes(b"garbage\n")
     run = verify_run(path, root=tmp_path, keyring=Keyring())
-    assert "<b>Left out.</b> 1 file of statements" in html(group([run])[0])
+    assert "<b>Left out.</b> What failed verification in 1 file of statements" in html(
+        group([run])[0]
+    )
 
 
 def test_a_superseded_run_names_the_one_that_took_its_place(tmp_path: Any) -> None:

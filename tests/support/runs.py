@@ -202,11 +202,19 @@ class ToyEngine:
         return replace(self, step_ns=round(self.step_ns * pace))
 
 
+LATEST_TTFT_NS = 1_400_000_000
+
+
 @dataclass(frozen=True)
 class ModelEngine:
-    """Serves requests as the engine model does, so that the model is right about it."""
+    """Serves requests as the engine model does, so that the model is right about it.
+
+    With `late_ns` every second one begins to be answered so long after the next one does, where
+    that is within LATEST_TTFT_NS, and ends so much later: the model is wrong about the order alone.
+    """
 
     pace: float = 1.0
+    late_ns: int = 0
 
     @property
     def model(self) -> EngineModel:
@@ -231,9 +239,19 @@ class ModelEngine:
         """Yield the record of every row; the trial runs until all have ended."""
         played = play(self.model, Load.of(realisation), rate_urps)
         times = zip(realisation.rows, *times_of(played), strict=True)
+        firsts = played.first_ns.tolist()
         for number, (row, due, first, last) in enumerate(times):
+            wait = 0
+            if self.late_ns and number % 2 == 0 and number + 1 < len(firsts):
+                wait = firsts[number + 1] + self.late_ns - first
+                wait = wait if first + wait - due <= LATEST_TTFT_NS else 0
             yield answered_whole(
-                (repeat, trial), number, row, due_ns=due, first_ns=first, last_ns=last
+                (repeat, trial),
+                number,
+                row,
+                due_ns=due,
+                first_ns=first + wait,
+                last_ns=last + wait,
             )
 
 
@@ -384,8 +402,9 @@ class RunBuilder:
     spec: Spec = field(default_factory=small_spec)
     simulated: bool = True
     long_run: bool = False
-    """Whether an engine model was fitted. The engine is then a ModelEngine, and so the fit right;
-    trials are minutes apart, and brackets as narrow as those of full mode."""
+    """Whether an engine model was fitted. The engine is then a ModelEngine, and so the fit right,
+    unless `engine` is one that is late; trials are minutes apart, and brackets as narrow as those
+    of full mode."""
     status: Literal["complete", "interrupted"] = "complete"
     engine: ToyEngine | ModelEngine = ToyEngine()
     model_fit: ModelFit | None = None
@@ -664,7 +683,9 @@ class RunBuilder:
         return list(self._engine(repeat).serve(drawn, rate_urps, repeat=repeat, trial=trial))
 
     def _engine(self, repeat: int) -> ToyEngine | ModelEngine:
-        engine = ModelEngine() if self.long_run else self.engine
+        engine = self.engine
+        if self.long_run and isinstance(engine, ToyEngine):
+            engine = ModelEngine()
         return engine.at_pace(self.spread[(repeat - 1) % len(self.spread)])
 
     def _realisation(self, repeat: int) -> Realisation:

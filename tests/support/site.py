@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -14,14 +15,19 @@ ROOT = Path(__file__).resolve().parents[2]
 def make_project(folder: Path, **options: str) -> Path:
     """Copy the project's site sources into `folder`, without its runs; set options of the plugin.
 
+    Keys and named comparisons go with the runs.
+
     Returns:
         The folder of the runs, empty.
     """
-    shutil.copytree(ROOT / "site_src", folder / "site_src", ignore=shutil.ignore_patterns("keys"))
+    of_runs = shutil.ignore_patterns("keys", "comparisons")
+    shutil.copytree(ROOT / "site_src", folder / "site_src", ignore=of_runs)
     config = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     lines = "".join(f"\n      {key}: {value}" for key, value in options.items())
-    entry = f"  - tokenwatt:{lines}\n" if lines else "  - tokenwatt\n"
-    (folder / "mkdocs.yml").write_text(config.replace("  - tokenwatt\n", entry), encoding="utf-8")
+    if lines:
+        entry = f"  - tokenwatt:{lines}\n"
+        config = re.sub(r"  - tokenwatt:\n( {6}.*\n)+", lambda _: entry, config)
+    (folder / "mkdocs.yml").write_text(config, encoding="utf-8")
     (folder / "runs").mkdir()
     return folder / "runs"
 

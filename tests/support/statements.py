@@ -13,8 +13,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.support.runs import RunBuilder, gpu_spec, played_power
 from tokenwatt_site.canonical import sha256_hex
 from tokenwatt_site.run import signed_bytes
+from tokenwatt_site.trust.beside import append, path_beside
 from tokenwatt_site.trust.predicates import Kind
-from tokenwatt_site.trust.statement import Signed, append, parse, path_beside, sign
+from tokenwatt_site.trust.statement import Signed, parse, sign
 
 MADE = "2026-02-01T10:00:00Z"
 """Later than any run that a RunBuilder makes."""
@@ -24,6 +25,7 @@ SAID: dict[Kind, dict[str, Any]] = {
     "reproduced": {"run": "b" * 64, "outcome": "reproduced"},
     "countersigned": {},
     "disputed": {"reason": "too fast for its clocks", "url": None},
+    "settled": {"dispute": "c" * 64, "reason": "it was the cable"},
     "withdrawn": {"reason": "the driver was another one"},
     "superseded": {"by": "b" * 64, "reason": "more launches"},
 }
@@ -39,7 +41,7 @@ def line(
 
 def signed(kind: Kind, run_id: str, key: Ed25519PrivateKey, **said: Any) -> Signed:
     """Return such a statement as it is read."""
-    return parse(line(kind, run_id, key, **said), "a statement")[0]
+    return parse(line(kind, run_id, key, **said), "a statement")
 
 
 def run_id_of(path: Path) -> str:

@@ -121,7 +121,7 @@ def test_f18_a_signature_of_another_payload_type_is_refused() -> None:
 
 def test_f18_a_signature_on_a_changed_body_is_refused() -> None:
     with pytest.raises(InputError, match="does not fit"):
-        read(changed(lambda told: told.update(at="x"), anew=False))
+        read(changed(lambda told: told.update(at="2026-01-01T00:00:01Z"), anew=False))
 
 
 def test_f21_a_key_of_small_order_is_refused() -> None:
@@ -146,6 +146,7 @@ BROKEN = {
     "a field more": (broken(x=1), "not a field of the schema"),
     "no signature": (broken(signatures=[]), "signatures"),
     "two signatures": (broken(signatures=json.loads(DATA)["signatures"] * 2), "signatures"),
+    "no time": (changed(lambda told: told.update(at="2026-02-30T00:00:00Z")), "at: is not valid"),
     "no base64": (broken(payload="*"), "is not base64"),
     "spare bits": (broken(payload="e31="), "is not base64"),
     "a payload of spaces": (broken(payload=b64encode(b'{ "a":1}').decode()), "canonical form"),

@@ -13,7 +13,7 @@ from tests.trust.test_commitment import an_opening, changed
 from tokenwatt_site.configuration import group
 from tokenwatt_site.errors import InputError
 from tokenwatt_site.pages import facts
-from tokenwatt_site.trust import statement
+from tokenwatt_site.trust import beside, statement
 from tokenwatt_site.trust.commitment import commit, parse, path_beside
 from tokenwatt_site.trust.keyring import Keyring
 from tokenwatt_site.trust.verify import Tree, ValidatedRun, read_tree, verify_run
@@ -48,8 +48,8 @@ def committed(run: Path, path: Path | None = None) -> Path:
 
 def countersign(path: Path, made: str, key: Ed25519PrivateKey = LAB) -> Path:
     digest = parse(path.read_bytes(), str(path)).digest
-    said = statement.path_beside(path)
-    statement.append(said, statement.sign("countersigned", digest, {}, key, made))
+    said = beside.path_beside(path)
+    beside.append(said, statement.sign("countersigned", digest, {}, key, made))
     return said
 
 
@@ -169,7 +169,7 @@ def test_statements_about_a_commitment_that_are_not_valid_are_listed_alone(
 ) -> None:
     run = written(runs)
     said = countersign(committed(run), BEFORE)
-    said.write_bytes(said.read_bytes()[:-1])
+    said.write_bytes(said.read_bytes()[:-2])
     tree = read_tree(runs, keyring)
     assert tree.valid[0].promised.commitment is not None
     assert tree.valid[0].promised.witness is None
@@ -181,7 +181,7 @@ def test_a_statement_about_another_digest_is_not_about_the_commitment(
 ) -> None:
     path = committed(written(runs))
     other = statement.sign("countersigned", "0" * 64, {}, LAB, BEFORE)
-    statement.append(statement.path_beside(path), other)
+    beside.append(beside.path_beside(path), other)
     ((_, error),) = read_tree(runs, keyring).refused
     assert isinstance(error, InputError)
     assert "is about another run" in str(error)

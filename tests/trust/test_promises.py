@@ -14,12 +14,13 @@ from tests.support.runs import RunBuilder, a_key, keyring_of
 from tests.trust.test_commitment import an_opening, changed
 from tokenwatt_site.journal import Entry
 from tokenwatt_site.trials import Evidence
-from tokenwatt_site.trust.commitment import commit, parse
+from tokenwatt_site.trust.commitment import commit, opening_digest, parse
+from tokenwatt_site.trust.held import first_trial_of
 from tokenwatt_site.trust.keyring import Keyring
 from tokenwatt_site.trust.promises import Found, Promised, weigh
 from tokenwatt_site.trust.signature import key_id
 from tokenwatt_site.trust.statement import Signed, sign
-from tokenwatt_site.trust.statement import parse as parse_statements
+from tokenwatt_site.trust.statement import parse as parse_statement
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 OWN, LAB, STRANGER = a_key(1), a_key(2), a_key(3)
@@ -35,6 +36,14 @@ class Run:
     keyid: str
     evidence: Evidence
 
+    @property
+    def opening(self) -> str:
+        return opening_digest(self.evidence.journal[0])
+
+    @property
+    def first_trial(self) -> datetime | None:
+        return first_trial_of(self.evidence.journal)
+
 
 def a_run(key: Ed25519PrivateKey = OWN, **opening: Any) -> Run:
     first = an_opening(**opening)
@@ -49,8 +58,7 @@ def found(*said: Signed, key: Ed25519PrivateKey = OWN, **opening: Any) -> Found:
 
 def countersigned(at: str, key: Ed25519PrivateKey = LAB, of: Found | None = None) -> Signed:
     digest = (of or found()).committed.digest
-    (signed,) = parse_statements(sign("countersigned", digest, {}, key, at), "x")
-    return signed
+    return parse_statement(sign("countersigned", digest, {}, key, at), "x")
 
 
 @pytest.fixture
@@ -99,11 +107,31 @@ def test_t7_a_countersignature_from_after_the_first_trial_is_no_before(keyring: 
         countersigned("2026-01-01T00:05:00Z", OWN),
         countersigned("2026-01-01T00:05:00Z", STRANGER),
         countersigned((NOW + timedelta(days=2)).strftime("%Y-%m-%dT%H:%M:%SZ")),
+        countersigned("2025-12-31T23:54:59Z"),
     ],
-    ids=["by the own key", "by an unknown key", "dated in the future"],
+    ids=["by the own key", "by an unknown key", "dated in the future", "before the commitment"],
 )
 def test_t3_what_anybody_could_countersign_shows_nothing(keyring: Keyring, signed: Signed) -> None:
     assert promised(keyring, a_run(), found(signed)).witness is None
+
+
+def test_t7_a_witness_whose_clock_is_a_little_slow_has_seen_it(keyring: Keyring) -> None:
+    assert found().committed.commitment.at == "2026-01-01T00:00:00.000000Z"
+    told = promised(keyring, a_run(), found(countersigned("2025-12-31T23:55:00Z")))
+    assert told.before
+
+
+def test_t7_what_is_dated_before_the_commitment_does_not_hide_who_saw_it(keyring: Keyring) -> None:
+    early, late = countersigned("2025-01-01T00:00:00Z"), countersigned("2026-01-01T00:20:00Z")
+    told = promised(keyring, a_run(), found(early, late))
+    assert told.witness is not None
+    assert (f"{told.witness.at:%H:%M}", told.before) == ("00:20", False)
+
+
+def test_a_dispute_of_a_commitment_is_no_witness(keyring: Keyring) -> None:
+    digest, said = found().committed.digest, {"reason": "too fast", "url": None}
+    line = sign("disputed", digest, said, LAB, "2026-01-01T00:05:00Z")
+    assert promised(keyring, a_run(), found(parse_statement(line, "x"))).witness is None
 
 
 def test_of_two_copies_the_one_that_was_seen_first_counts(keyring: Keyring) -> None:

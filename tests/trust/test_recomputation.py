@@ -1,4 +1,4 @@
-"""Tests of trust.recomputation and trust.replays: how deep, and what an earlier replay is worth."""
+"""Tests of trust.recomputation: how deep it looks."""
 
 from __future__ import annotations
 
@@ -13,13 +13,11 @@ import pytest
 
 from tests.support.runs import RunBuilder, a_key, small_spec, write_signed
 from tokenwatt_site.claims import derive
-from tokenwatt_site.claims.long_run import LongRunClaims
 from tokenwatt_site.errors import VerificationError
 from tokenwatt_site.run import LONG_RUN_METRICS
-from tokenwatt_site.trust import replays as replays_module
+from tokenwatt_site.trust.checked import Checked
 from tokenwatt_site.trust.keyring import Keyring
 from tokenwatt_site.trust.recomputation import Level
-from tokenwatt_site.trust.replays import Replays
 from tokenwatt_site.trust.verify import ValidatedRun, read_tree, verify_run
 
 SPEC = small_spec(protocol__repeats=3, protocol__scored=200, protocol__lead_in=40)
@@ -119,104 +117,6 @@ def test_a_metric_of_the_long_run_that_is_left_out_or_double_is_refused(
         check(path, "data")
 
 
-def tree(path: Path, cache: Path) -> list[ValidatedRun]:
-    return list(read_tree(path.parent, Keyring(), Replays(cache)).valid)
-
-
-def test_a_replay_that_was_done_is_not_done_again(
-    modelled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cache = tmp_path / "made" / "when needed"
-    [first] = tree(modelled, cache)
-    assert len(list(cache.iterdir())) == 1
-    no_replay(monkeypatch)
-    [second] = tree(modelled, cache)
-    assert (second.claims, second.level) == (first.claims, "model")
-
-
-def test_nothing_is_kept_of_a_run_without_a_model(plain: Path, tmp_path: Path) -> None:
-    tree(plain, tmp_path / "cache")
-    assert not (tmp_path / "cache").exists()
-
-
-def of_another(entry: Path) -> None:
-    value = json.loads(entry.read_text())
-    entry.write_text(json.dumps({**value, "key": "0" * 64}))
-
-
-SPOILT: dict[str, Callable[[Path], object]] = {
-    "cut": lambda entry: entry.write_bytes(entry.read_bytes()[:100]),
-    "empty": lambda entry: entry.write_bytes(b""),
-    "another's": of_another,
-    "a link": lambda entry: entry.symlink_to(entry.rename(entry.with_suffix(".moved"))),
-    "a folder": lambda entry: (entry.unlink(), entry.mkdir()),
-}
-
-
-@pytest.mark.parametrize("spoil", SPOILT.values(), ids=SPOILT)
-def test_what_is_not_as_it_was_kept_is_not_found(
-    replayed: ValidatedRun, tmp_path: Path, spoil: Callable[[Path], object]
-) -> None:
-    replays = Replays(tmp_path)
-    replays.keep(replayed.run, replayed.run_id, LongRunClaims.told_by(replayed.claims))
-    [entry] = tmp_path.iterdir()
-    assert replays.find(replayed.run, replayed.run_id) is not None
-    spoil(entry)
-    assert replays.find(replayed.run, replayed.run_id) is None
-
-
-def test_a_kept_replay_that_was_tampered_with_does_not_cost_a_good_run(
-    replayed: ValidatedRun, tmp_path: Path
-) -> None:
-    found = LongRunClaims.told_by(replayed.claims)
-    other = found.claim.model_copy(update={"rms_percent": 0.5})
-    Replays(tmp_path).keep(replayed.run, replayed.run_id, replace(found, claim=other))
-    [run] = tree(replayed.path, tmp_path)
-    assert run.claims == replayed.claims
-
-
-def test_a_kept_replay_does_not_vouch_for_a_file_that_was_changed(
-    modelled: Path, tmp_path: Path
-) -> None:
-    tree(modelled, tmp_path / "cache")
-    lied = signed_again(modelled, tmp_path / "lied", better_in_the_long_run)
-    [(path, error)] = read_tree(lied.parent, Keyring(), Replays(tmp_path / "cache")).refused
-    assert path == lied
-    assert "drift_percent" in str(error)
-
-
-def test_other_code_finds_nothing(
-    replayed: ValidatedRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run, found = replayed, LongRunClaims.told_by(replayed.claims)
-    Replays(tmp_path).keep(run.run, run.run_id, found)
-    assert Replays(tmp_path).find(run.run, run.run_id) == found
-    monkeypatch.setattr(replays_module, "code_digest", lambda: "0" * 64)
-    assert Replays(tmp_path).find(run.run, run.run_id) is None
-
-
-def test_other_evidence_or_another_run_finds_nothing(
-    replayed: ValidatedRun, tmp_path: Path
-) -> None:
-    run = replayed
-    Replays(tmp_path).keep(run.run, run.run_id, LongRunClaims.told_by(run.claims))
-    assert Replays(tmp_path).find(run.run, "0" * 64) is None
-    first, *others = run.run.evidence
-    changed = (first.model_copy(update={"sha256": "0" * 64}), *others)
-    other = run.run.model_copy(update={"evidence": changed})
-    assert Replays(tmp_path).find(other, run.run_id) is None
-
-
-def test_a_folder_that_cannot_be_written_keeps_nothing_and_is_no_error(
-    replayed: ValidatedRun, tmp_path: Path
-) -> None:
-    taken = tmp_path / "taken"
-    taken.write_text("a file")
-    run = replayed
-    Replays(taken).keep(run.run, run.run_id, LongRunClaims.told_by(run.claims))
-    assert taken.read_text() == "a file"
-
-
 def test_a_fit_that_lies_is_refused_however_often_it_is_read(tmp_path: Path) -> None:
     builder = RunBuilder(SPEC, long_run=True)
     fit = builder.fitted
@@ -231,6 +131,6 @@ def test_a_fit_that_lies_is_refused_however_often_it_is_read(tmp_path: Path) -> 
     published = {"long_run": False, "model_fit": lied}
     replace(builder, published=published).write(tmp_path / "run")
     for _ in range(2):
-        found = read_tree(tmp_path / "run", Keyring(), Replays(tmp_path / "cache"))
+        found = read_tree(tmp_path / "run", Keyring(), Checked(tmp_path / "cache"))
         assert (found.valid, len(found.refused)) == ((), 1)
     assert not (tmp_path / "cache").exists()

@@ -145,7 +145,7 @@ def test_f21_a_key_of_small_order_is_refused_although_its_signature_fits() -> No
 
 def test_a_bad_id_and_a_bad_signature_are_told_together() -> None:
     told = refusal(document(keyid=SECOND))
-    assert f"keyid: is not the id of the key beside it; found {SECOND}" in told
+    assert f"keyid: is not the id of the key in public_key; found {SECOND}" in told
     assert "signature: does not fit" in told
 
 

@@ -14,7 +14,15 @@ from securesystemslib.signer import SSlibKey  # type: ignore[attr-defined]  # no
 
 from tokenwatt_site.errors import VerificationError
 from tokenwatt_site.run import PAYLOAD_TYPE, Signature
-from tokenwatt_site.trust.signature import check, fits, is_small_order, key_id, pae, sign
+from tokenwatt_site.trust.signature import (
+    check,
+    fits,
+    is_small_order,
+    key_id,
+    key_problems,
+    pae,
+    sign,
+)
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 BODY = b'{"a":1}'
@@ -154,6 +162,17 @@ def test_f21_exactly_the_14_encodings_of_small_order_are_refused() -> None:
         signature = Signature(keyid=key_id(encoding), public_key=encoding.hex(), sig="00" * 64)
         with pytest.raises(VerificationError, match="small order"):
             check(BODY, signature)
+
+
+def test_all_that_is_wrong_with_a_key_is_told_with_file_and_fields() -> None:
+    identity, wrong = (1).to_bytes(32, "little"), f"ed25519:{'0' * 32}"
+    told = [str(p) for p in key_problems(wrong, identity, fields=("id", "key"), source="x")]
+    assert told == [
+        f"x: id: is not the id of the key in key; found {wrong}; expected {key_id(identity)}",
+        f"x: key: is a key of small order, under which anyone can sign; found {identity.hex()}",
+    ]
+    public = KEY.public_key().public_bytes_raw()
+    assert key_problems(key_id(public), public, fields=("id", "key")) == ()
 
 
 @given(st.binary(min_size=32, max_size=32))

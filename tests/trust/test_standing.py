@@ -26,6 +26,7 @@ KINDS: tuple[Kind, ...] = (
     "reproduced",
     "countersigned",
     "disputed",
+    "settled",
     "withdrawn",
     "superseded",
 )
@@ -107,6 +108,74 @@ def test_a_run_does_not_supersede_itself(run: ValidatedRun, keyring: Keyring) ->
 @pytest.mark.parametrize("key", [PUBLISHER, OTHER])
 def test_any_registered_key_may_dispute(run: ValidatedRun, keyring: Keyring, key: Any) -> None:
     assert standing(run, keyring, signed("disputed", run.run_id, key)).disputed
+
+
+def settling(dispute: Signed, key: Any, **said: Any) -> Signed:
+    return signed("settled", dispute.run_id, key, dispute=dispute.digest, **said)
+
+
+def test_who_disputed_settles_it_and_both_stay_to_be_seen(
+    run: ValidatedRun, keyring: Keyring
+) -> None:
+    dispute = signed("disputed", run.run_id, OTHER)
+    settled = settling(dispute, OTHER)
+    for order in ((dispute, settled), (settled, dispute)):
+        found = standing(run, keyring, *order)
+        assert not found.disputed
+        assert [t.signed for t in found.told] == list(order)
+        assert {t.signed.kind: t.why_not for t in found.told} == {
+            "disputed": "its signer settled it: it was the cable",
+            "settled": None,
+        }
+
+
+def test_nobody_settles_what_another_disputed(run: ValidatedRun, keyring: Keyring) -> None:
+    dispute = signed("disputed", run.run_id, OTHER)
+    for key in (PUBLISHER, THIRD, STRANGER):
+        found = standing(run, keyring, dispute, settling(dispute, key))
+        assert found.disputed
+        assert found.counting("settled") == ()
+    assert found.told[1].why_not == "its key is not registered"
+
+
+def test_one_dispute_is_settled_and_no_other_before_or_after(
+    run: ValidatedRun, keyring: Keyring
+) -> None:
+    first = signed("disputed", run.run_id, OTHER)
+    settled = settling(first, OTHER)
+    for reason, made in (("too hot", "2026-01-15T00:00:00Z"), ("too hot", "2026-02-20T00:00:00Z")):
+        other = signed("disputed", run.run_id, OTHER, reason=reason, made=made)
+        found = standing(run, keyring, first, settled, other)
+        assert [t.signed.reason for t in found.counting("disputed")] == ["too hot"]
+
+
+def test_a_dispute_is_settled_by_the_key_that_follows_and_not_by_one_before(
+    run: ValidatedRun,
+) -> None:
+    keyring = following()  # PUBLISHER, then OTHER
+    old, new = signed("disputed", run.run_id, PUBLISHER), signed("disputed", run.run_id, OTHER)
+    assert not standing(run, keyring, old, settling(old, OTHER)).disputed
+    # Anybody may name another's key as the one that follows.
+    assert standing(run, keyring, new, settling(new, PUBLISHER)).disputed
+
+
+def test_what_settles_nothing_that_counts_says_so(run: ValidatedRun, keyring: Keyring) -> None:
+    withdrawal = signed("withdrawn", run.run_id, PUBLISHER)
+    strange = signed("disputed", run.run_id, STRANGER)
+    for named in (withdrawal, strange, signed("disputed", run.run_id, OTHER)):
+        there = [named] if named.kind == "withdrawn" or named is strange else []
+        found = standing(run, keyring, *there, settling(named, PUBLISHER))
+        assert found.told[-1].why_not == "it names no dispute of its signer that counts"
+    assert standing(run, keyring, withdrawal, settling(withdrawal, PUBLISHER)).retracted
+
+
+def test_a_revoked_key_settles_nothing_and_its_dispute_counts_no_more(
+    run: ValidatedRun, keyring: Keyring
+) -> None:
+    dispute = signed("disputed", run.run_id, OTHER)
+    lost = with_revocation(register(OTHER, name="Lab 2"), at=NOW, reason="lost", private_key=OTHER)
+    found = standing(run, keyring.including(lost), dispute, settling(dispute, OTHER))
+    assert [t.why_not for t in found.told] == ["its key was revoked"] * 2
 
 
 @pytest.mark.parametrize("kind", ["recomputed", "reproduced", "countersigned"])
@@ -216,9 +285,13 @@ def test_the_earliest_of_others_is_the_witness_and_none_is_before_the_end(
     witness = standing(run, keyring, *statements).witness
     assert witness is not None
     assert (witness.key.name, witness.signed.made) == ("Lab 3", moment("2026-02-02T00:00:00Z"))
-    assert why_not(run, keyring, "countersigned", OTHER, made="2025-12-31T00:00:00Z") == (
+    assert why_not(run, keyring, "countersigned", OTHER, made="2026-01-01T00:00:00Z") == (
         "it is dated before the run ended"
     )
+    for kind in ("countersigned", "disputed", "withdrawn"):
+        key = a_key() if kind == "withdrawn" else OTHER
+        found = why_not(run, keyring, kind, key, made="2025-12-30T00:00:00Z")
+        assert found == "it is dated before the run"
 
 
 # --- reproductions

@@ -5,9 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
-import os
-import threading
-from pathlib import Path
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -21,19 +19,9 @@ from securesystemslib.signer import SSlibKey  # type: ignore[attr-defined]  # no
 from tests.support.runs import a_key
 from tokenwatt_site.canonical import canonical_bytes
 from tokenwatt_site.errors import InputError
-from tokenwatt_site.trust import statement
 from tokenwatt_site.trust.predicates import Kind, Reproduced
 from tokenwatt_site.trust.signature import key_id, pae
-from tokenwatt_site.trust.statement import (
-    PAYLOAD_TYPE,
-    append,
-    gather,
-    parse,
-    path_beside,
-    read,
-    sign,
-    strays,
-)
+from tokenwatt_site.trust.statement import PAYLOAD_TYPE, parse, sign
 
 RUN, OTHER = "a" * 64, "b" * 64
 MADE = "2026-02-01T10:00:00Z"
@@ -42,6 +30,7 @@ SAID: dict[Kind, dict[str, Any]] = {
     "reproduced": {"run": OTHER, "outcome": "reproduced"},
     "countersigned": {},
     "disputed": {"reason": "too fast", "url": "https://example.org/issues/1"},
+    "settled": {"dispute": OTHER, "reason": "it was the cable"},
     "withdrawn": {"reason": "wrong driver"},
     "superseded": {"by": OTHER, "reason": "more launches"},
 }
@@ -98,12 +87,13 @@ def refused(data: bytes, words: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_was_signed_is_read_as_it_was_said(kind: Kind) -> None:
-    (signed,) = parse(line(kind), "x")
+    signed = parse(line(kind), "x")
     assert (signed.kind, signed.run_id) == (kind, RUN)
     assert signed.keyid == key_id(a_key().public_key().public_bytes_raw())
     assert {k: v for k, v in signed.said.to_json().items() if k in SAID[kind]} == SAID[kind]
     assert signed.made.isoformat() == "2026-02-01T10:00:00+00:00"
     assert signed.line + b"\n" == line(kind)
+    assert signed.digest == sha256(line(kind).rstrip()).hexdigest()
     assert signed.reason == SAID[kind].get("reason")
 
 
@@ -150,6 +140,8 @@ def test_the_payload_is_an_in_toto_statement_about_the_run() -> None:
         ("disputed", {"made": "2026-02-30T10:00:00Z"}, "calendar"),
         ("disputed", {"made": "2026-02-01T10:00:00+01:00"}, "made"),
         ("superseded", {"by": "runs/x.json"}, "by"),
+        ("settled", {"dispute": "all"}, "dispute"),
+        ("settled", {"reason": ""}, "reason"),
         ("reproduced", {"outcome": "not comparable"}, "outcome"),
         ("recomputed", {"level": "some"}, "level"),
         ("recomputed", {"numbers": -1}, "numbers"),
@@ -189,7 +181,7 @@ ANYTHING = st.recursive(
 
 @given(st.binary(max_size=300))
 def test_any_bytes_are_read_or_refused_as_input(data: bytes) -> None:
-    for attempt in (data, data + b"\n", line() + data + b"\n"):
+    for attempt in (data, data + b"\n", line() + data, data + line()):
         with contextlib.suppress(InputError):
             parse(attempt, "x")
 
@@ -217,7 +209,7 @@ def test_any_value_in_any_field_is_read_or_refused_as_input(kind: Kind, data: An
     place[data.draw(st.sampled_from([*place, "extra"]))] = data.draw(ANYTHING)
     try:
         payload = json.dumps(document, sort_keys=True, separators=(",", ":"))
-        (signed,) = parse(sealed(payload.encode()), "x")
+        signed = parse(sealed(payload.encode()), "x")
     except InputError:
         return
     # What is accepted is what its own kind says, word for word.
@@ -248,7 +240,10 @@ def test_f21_a_statement_under_a_key_of_small_order_is_refused() -> None:
 
 def test_a_key_id_that_is_not_of_the_key_inside_is_refused() -> None:
     _, document = opened(line())
-    refused(sealed(document, a_key(2)), "not the id of the key")
+    refused(
+        sealed(document, a_key(2)),
+        "signatures.0.keyid: is not the id of the key in predicate.public_key",
+    )
 
 
 @pytest.mark.parametrize("count", [0, 2])
@@ -301,143 +296,19 @@ def test_base64_with_bits_left_over_is_refused() -> None:
     refused(canonical_bytes(envelope) + b"\n", "is not base64")
 
 
-@pytest.mark.parametrize(
-    ("data", "words"),
-    [
-        (line()[:-1], "cut"),
-        (b"\n" * 1001, "more lines"),
-        (b'{"payload":"' + b"A" * 9000 + b'"}\n', "too large"),
-        (line() + line(run_id=OTHER), "about another run"),
-        (line() + line(), "has said before"),
-        (line() + line(made="2026-03-01T10:00:00Z"), "has said before"),
-    ],
-    ids=["cut", "lines", "a long line", "two runs", "twice", "twice at two times"],
-)
-def test_f23_a_file_that_is_cut_too_long_or_says_a_thing_twice_is_refused(
-    data: bytes, words: str
-) -> None:
-    refused(data, words)
+def test_f23_a_long_line_is_refused() -> None:
+    refused(b'{"payload":"' + b"A" * 9000 + b'"}\n', "too large")
 
 
-def test_the_same_words_by_two_keys_or_another_reason_are_two_statements() -> None:
-    data = line() + line(seed=2) + line(reason="and too hot")
-    assert [s.kind for s in parse(data, "x")] == ["disputed"] * 3
+def test_two_lines_are_not_one() -> None:
+    refused(line() + line("withdrawn"), "not valid JSON")
 
 
-# --- files
-
-
-def test_statements_stand_beside_the_run_under_its_stem() -> None:
-    assert path_beside(Path("runs/a/notes.v2.json")) == Path("runs/a/notes.v2.att.jsonl")
-
-
-def test_where_there_is_no_file_nothing_is_stated(tmp_path: Path) -> None:
-    assert read(tmp_path / "x.att.jsonl", RUN) == ()
-
-
-def test_lines_are_appended_and_what_is_there_is_kept_byte_by_byte(tmp_path: Path) -> None:
-    path = tmp_path / "x.att.jsonl"
-    append(path, line())
-    append(path, line("withdrawn"))
-    assert path.read_bytes() == line() + line("withdrawn")
-    assert [s.kind for s in read(path, RUN)] == ["disputed", "withdrawn"]
-    assert [p.name for p in tmp_path.iterdir()] == ["x.att.jsonl"]
-
-
-@pytest.mark.parametrize(
-    "there",
-    [line(), line(run_id=OTHER), line()[:-5], b"garbage\n"],
-    ids=["a duplicate", "another run", "a cut line", "garbage"],
-)
-def test_a_line_that_does_not_belong_leaves_the_file_as_it_was(
-    tmp_path: Path, there: bytes
-) -> None:
-    path = tmp_path / "x.att.jsonl"
-    path.write_bytes(there)
-    with pytest.raises(InputError, match=r"x\.att\.jsonl"):
-        append(path, line())
-    assert path.read_bytes() == there
-
-
-def test_a_full_disk_leaves_the_file_as_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "x.att.jsonl"
-    append(path, line())
-
-    def full(_: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space"):
-        append(path, line("withdrawn"))
-    assert path.read_bytes() == line()
-    assert [p.name for p in tmp_path.iterdir()] == ["x.att.jsonl"]
-
-
-def test_two_that_append_at_once_both_have_their_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "x.att.jsonl"
-    inside, second = threading.Event(), threading.Event()
-    put = statement.put
-
-    def slowly(target: Path, data: bytes) -> None:
-        if not inside.is_set():
-            inside.set()
-            second.wait(10)  # the other is on its way, and must wait for the lock
-        put(target, data)
-
-    monkeypatch.setattr(statement, "put", slowly)
-    first = threading.Thread(target=append, args=(path, line()))
-    other = threading.Thread(target=append, args=(path, line("withdrawn")))
-    first.start()
-    assert inside.wait(10)
-    other.start()
-    second.set()
-    first.join()
-    other.join()
-    assert {s.kind for s in read(path, RUN)} == {"disputed", "withdrawn"}
-
-
-def test_f10_statements_behind_a_link_or_in_a_fifo_are_refused(tmp_path: Path) -> None:
-    append(tmp_path / "real.att.jsonl", line())
-    (tmp_path / "x.att.jsonl").symlink_to(tmp_path / "real.att.jsonl")
-    os.mkfifo(tmp_path / "y.att.jsonl")
-    for name in ("x", "y"):
-        with pytest.raises(InputError, match=rf"{name}\.att\.jsonl"):
-            read(tmp_path / f"{name}.att.jsonl", RUN)
-        with pytest.raises(InputError, match=rf"{name}\.att\.jsonl"):
-            append(tmp_path / f"{name}.att.jsonl", line("withdrawn"))
-
-
-def test_a_file_about_another_run_is_refused(tmp_path: Path) -> None:
-    append(tmp_path / "x.att.jsonl", line())
-    with pytest.raises(InputError, match="about another run"):
-        read(tmp_path / "x.att.jsonl", OTHER)
-
-
-def test_what_several_files_state_is_gathered_once_and_bad_ones_are_named(tmp_path: Path) -> None:
-    append(tmp_path / "a.att.jsonl", line())
-    append(tmp_path / "b.att.jsonl", line())
-    append(tmp_path / "b.att.jsonl", line("withdrawn"))
-    (tmp_path / "c.att.jsonl").write_bytes(line("superseded") + b"garbage\n")
-    paths = [tmp_path / f"{name}.att.jsonl" for name in "abcd"]
-    found, unread = gather(paths, RUN)
-    assert [s.kind for s in found] == ["disputed", "withdrawn"]
-    assert [path for path, _ in unread] == [paths[2]]
-    assert "c.att.jsonl:2" in str(unread[0][1])
-
-
-def test_statements_beside_no_file_are_named(tmp_path: Path) -> None:
-    for name in ("a.json", "a.att.jsonl", "b.att.jsonl", "c.txt", "c.att.jsonl"):
-        (tmp_path / name).touch()
-    found = dict(strays(tmp_path))
-    assert sorted(path.name for path in found) == ["b.att.jsonl", "c.att.jsonl"]
-    assert "b.json beside it" in str(found[tmp_path / "b.att.jsonl"])
+def test_a_line_is_read_without_its_end_too() -> None:
+    assert parse(line()[:-1], "x") == parse(line(), "x")
 
 
 def test_a_reproduction_names_the_other_run() -> None:
-    (signed,) = parse(line("reproduced"), "x")
+    signed = parse(line("reproduced"), "x")
     assert isinstance(signed.said, Reproduced)
     assert (signed.said.run, signed.said.outcome) == (OTHER, "reproduced")

@@ -46,6 +46,7 @@ from tokenwatt_site.prompts import PUBLISHED_SEED_RULE, Ids, Words, common_words
 from tokenwatt_site.run import RUN_SCHEMA, signed_bytes
 from tokenwatt_site.spec import Spec
 from tokenwatt_site.trust import consistency, verify
+from tokenwatt_site.trust.beside import MAX_UNKNOWN, path_beside
 from tokenwatt_site.trust.keyring import Keyring
 from tokenwatt_site.trust.registration import register, with_revocation
 from tokenwatt_site.trust.signature import key_id
@@ -451,7 +452,7 @@ def test_f25_another_size_or_line_count_than_stated_is_refused(
 
 def test_f11_a_gzip_bomb_is_stopped_at_the_stated_size(tmp_path: Path) -> None:
     path = RunBuilder().write(tmp_path)
-    evidence_file(path, "requests").write_bytes(gzip(bytes(300 << 20)))
+    evidence_file(path, "requests").write_bytes(gzip(bytes(1 << 20)))
     refused(path, 6, "stated size")
 
 
@@ -1366,11 +1367,36 @@ def test_a_run_that_another_publisher_signed_again_is_refused_and_cannot_be_with
     assert "another key than the one that signed" in str(found)
 
 
-def test_the_second_record_with_an_id_is_refused(tmp_path: Path) -> None:
+def test_of_two_equal_records_one_is_taken(tmp_path: Path) -> None:
     write(tmp_path / "a.json", record())
-    write(tmp_path / "b.json", record(title="Another"))
+    write(tmp_path / "b.json", record())
     tree = read_tree(tmp_path, NO_KEYS)
-    assert len(tree.quoted) == len(tree.refused) == 1
+    assert [path.name for path, _ in tree.quoted] == ["a.json"]
+    assert [path.name for path, _ in tree.refused] == ["b.json"]
+
+
+def test_of_records_that_say_different_things_under_one_id_none_is_taken(tmp_path: Path) -> None:
+    write(tmp_path / "aa.json", record(title="Another"))
+    write(tmp_path / "b.json", record())
+    write(tmp_path / "c.json", record(id="other"))
+    tree = read_tree(tmp_path, NO_KEYS)
+    assert [path.name for path, _ in tree.quoted] == ["c.json"]
+    assert {path.name: "also the id of another" in str(why) for path, why in tree.refused} == {
+        "aa.json": True,
+        "b.json": True,
+    }
+
+
+def test_a_dispute_is_not_got_rid_of_by_a_record_in_the_run_s_place(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    path = RunBuilder().write(runs, "a.json")
+    said = state(path, "disputed", a_key(2))
+    (runs / "b").mkdir()
+    path.rename(runs / "b" / "a.json")
+    (runs / "evidence").rename(runs / "b" / "evidence")
+    write(path, record())
+    tree = read_tree(runs, keyring_of(tmp_path / "keys", a_key(), a_key(2)))
+    assert [where for where, _ in tree.refused] == [said]
 
 
 def test_f10_links_in_a_tree_are_refused_and_not_followed(tmp_path: Path) -> None:
@@ -1417,7 +1443,7 @@ BAD_STATEMENTS: dict[str, Callable[[Path], object]] = {
     "another run's": lambda path: path.write_bytes(line("disputed", "c" * 64, a_key(2))),
     "a link": lambda path: path.rename(path.with_name("x")) and path.symlink_to("x"),
     "a folder": lambda path: path.unlink() or path.mkdir(),
-    "a gigabyte": lambda path: os.truncate(path, 1 << 30),
+    "a gigabyte": lambda path: path.write_bytes(b"") or os.truncate(path, 1 << 30),
 }
 
 
@@ -1450,11 +1476,40 @@ def test_a_dispute_does_not_go_away_by_renaming_copying_or_signing_again(tmp_pat
     assert [where.name for where, _ in tree.refused] == ["b.att.jsonl"]
 
 
-def test_statements_beside_a_run_that_is_refused_are_not_listed_apart(tmp_path: Path) -> None:
+def test_a_bad_line_is_refused_and_the_dispute_beside_it_counts(tmp_path: Path) -> None:
+    keyring = keyring_of(tmp_path / "keys", a_key(), a_key(2))
+    path = RunBuilder().write(tmp_path / "runs")
+    beside = state(path, "disputed", a_key(2))
+    beside.write_bytes(b"garbage\n" + beside.read_bytes() + b"{cut")
+    tree = read_tree(tmp_path / "runs", keyring)
+    assert [run.standing.disputed for run in tree.valid] == [True]
+    ((where, why),) = tree.refused
+    assert (where, [problem.line for problem in why.problems]) == (beside, [1, 3])
+    os.truncate(beside, 1 << 30)
+    (run,) = read_tree(tmp_path / "runs", keyring).valid
+    assert run.standing.disputed
+
+
+def test_strangers_silence_neither_a_registered_key_nor_the_run_s_own(tmp_path: Path) -> None:
+    path = RunBuilder().write(tmp_path)
+    flood = [
+        line("disputed", run_id_of(path), a_key(9), reason=f"reason {n}")
+        for n in range(MAX_UNKNOWN + 1)
+    ]
+    path_beside(path).write_bytes(b"".join(flood))
+    state(path, "withdrawn", a_key())
+    state(path, "disputed", a_key(2))
+    ours = keyring_of(tmp_path / "keys", a_key(2))
+    (run,) = read_tree(tmp_path, ours).valid
+    assert (run.standing.retracted, run.standing.disputed, run.standing.unheard) == (True, True, 1)
+
+
+def test_statements_beside_a_run_that_is_refused_are_named_too(tmp_path: Path) -> None:
     path = RunBuilder().write(tmp_path)
     state(path, "disputed", a_key(2))
     path.write_bytes(path.read_bytes()[:1000])
-    assert [where.name for where, _ in read_tree(tmp_path, NO_KEYS).refused] == ["run.json"]
+    names = [where.name for where, _ in read_tree(tmp_path, NO_KEYS).refused]
+    assert names == ["run.att.jsonl", "run.json"]
 
 
 def test_f19_of_copies_one_of_a_key_that_counts_is_taken_and_not_a_revoked_one(

@@ -2,8 +2,9 @@
 
 The rule: at least 3 repeats, each with a boundary; models fitted without a repeat come to its
 boundary within 3% (root mean square); in quick and full mode the trials spread over half an hour;
-and in that time the engine did not drift as far as the model tells. Where it is not met, nothing
-is corrected: the wrong model does more harm than none.
+in that time the engine did not drift as far as the model tells; and it began to answer in the order
+in which the model does. Where it is not met, nothing is corrected: the wrong model does more harm
+than none.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from tokenwatt_site.claims.order import order_of
 from tokenwatt_site.claims.pooled import absent, pooled
 from tokenwatt_site.engine_model.load import Load, Played, play
 from tokenwatt_site.engine_model.long_run import (
@@ -173,12 +175,15 @@ def _judged(
     replayed: Sequence[_Replayed],
     repeats: Sequence[RepeatClaim],
 ) -> LongRunClaim:
-    drift = _drift(found, replayed)
+    near = _near(found, replayed)
+    drift = _drift(found.model, near)
+    order = order_of((e.trial.records, e.played) for e in near if e.played is not None)
     refusal = (
         _open(repeats)
         or found.refusal
         or _too_close(spec, [each.trial for each in replayed])
         or (drift.refusal if drift else "too few trials near the boundary to test for drift")
+        or order.refusal(spec.setup.slo)
     )
     accepted = (
         f"models fitted without a repeat come to its boundary within {100 * (found.rms or 0):.1f}%"
@@ -186,6 +191,7 @@ def _judged(
     )
     if drift is not None:
         accepted += f"; its steps changed by {100 * drift.change:+.1f}% over the trials"
+    accepted += f"; {order.words()}"
     family, prices = found.model.family, found.model.prices
     return LongRunClaim(
         outcome="refused" if refusal else "accepted",
@@ -270,8 +276,8 @@ class _Drift:
         )
 
 
-def _drift(found: LongRun, replayed: Sequence[_Replayed]) -> _Drift | None:
-    """Test the pace of the engine, trial by trial, against clock time."""
+def _near(found: LongRun, replayed: Sequence[_Replayed]) -> list[_Replayed]:
+    """Return the trials that were offered about the boundary of their repeat."""
     boundary = {r.repeat: r.measured_urps for r in found.repeats}
     low, high = NEAR
 
@@ -279,14 +285,13 @@ def _drift(found: LongRun, replayed: Sequence[_Replayed]) -> _Drift | None:
         share = trial.rate_urps / boundary.get(trial.repeat, trial.rate_urps)
         return low <= share <= high and not trial.abandoned
 
+    return [each for each in replayed if counts(each.trial)]
+
+
+def _drift(model: EngineModel, near: Sequence[_Replayed]) -> _Drift | None:
+    """Test the pace of the engine, trial by trial, against clock time."""
     points = [
-        (_seconds(each.trial), pace)
-        for each in replayed
-        if low
-        <= each.trial.rate_urps / boundary.get(each.trial.repeat, each.trial.rate_urps)
-        <= high
-        and not each.trial.abandoned
-        and (pace := _pace(found.model, each)) is not None
+        (_seconds(each.trial), pace) for each in near if (pace := _pace(model, each)) is not None
     ]
     line = slope([at for at, _ in points], [pace for _, pace in points])
     if line is None:

@@ -15,13 +15,14 @@ from tokenwatt_site.commands.output import not_written
 from tokenwatt_site.commands.verify import KEYS_FOLDER, committed
 from tokenwatt_site.errors import Problem, UsageError
 from tokenwatt_site.measure.clock import utc_text
-from tokenwatt_site.trust import statement
-from tokenwatt_site.trust.keyring import Keyring, key_folder, own_key
+from tokenwatt_site.trust import beside, promises, statement
+from tokenwatt_site.trust.keyring import Keyring, key_folder, own_id, own_key
+from tokenwatt_site.trust.predicates import Settled
 from tokenwatt_site.trust.standing import bar
 from tokenwatt_site.trust.verify import ValidatedRun, verify_run
 
 Attestable: TypeAlias = Literal[
-    "recomputed", "countersigned", "disputed", "withdrawn", "superseded"
+    "recomputed", "countersigned", "disputed", "settled", "withdrawn", "superseded"
 ]
 """Kinds that are stated by hand; `reproduce` states what it measured itself."""
 
@@ -29,6 +30,7 @@ _OPTIONS: dict[Attestable, frozenset[str]] = {
     "recomputed": frozenset(),
     "countersigned": frozenset(),
     "disputed": frozenset({"reason", "url"}),
+    "settled": frozenset({"reason"}),
     "withdrawn": frozenset({"reason"}),
     "superseded": frozenset({"reason", "by"}),
 }
@@ -53,11 +55,13 @@ def attest(
 ) -> Attested:
     """Verify a run, state something about it with the own key, and append that to its statements.
 
+    Of several disputes by the own key, or one before it, each is settled by a statement of its own.
+
     Args:
         kind: what is stated.
         run_path: the run file; its evidence lies beside it. All checks have to pass, whatever is
             stated. Or a commitment, which can be countersigned.
-        reason: why it is disputed, withdrawn or superseded.
+        reason: why it is disputed, settled, withdrawn or superseded.
         by: the run that supersedes it: its id, or its file, which is verified too.
         url: where a dispute is discussed.
         keys: folder of registered keys.
@@ -67,35 +71,39 @@ def attest(
             nothing, whoever trusts the own key.
         VerificationError: a run does not prove what it says.
         InputError: the reason is not fit to be published, this was stated before, or the file of
-            statements is not valid; it is as it was.
+            statements takes no more of this key; it is as it was.
         EnvironmentProblem: the own key or the file cannot be read or written.
     """
     _check_options(kind, {"reason": reason, "by": by, "url": url})
     keyring, now = Keyring.load(keys), datetime.now(UTC)
     own = own_key(key_folder(os.environ))
+    keyid = own_id(own)
     promise = committed(run_path)
     if promise is not None:
         _expect_countersigned(kind, run_path)
-        line = statement.sign(kind, promise.digest, {}, own, utc_text(now))
-        (signed,) = statement.parse(line, str(run_path))
-        same = keyring.chain(promise.keyid)[-1] == keyring.chain(signed.keyid)[-1]
-        why = "it is the publisher's own word" if same else None
+        lines = [statement.sign(kind, promise.digest, {}, own, utc_text(now))]
+        signed = statement.parse(lines[0], str(run_path))
+        why = promises.bar(promise, signed, keyring=keyring, now=now)
     else:
         run = verify_run(run_path, root=run_path.parent, keyring=keyring)
-        said = _said(kind, run, reason=reason, by=_run_id(by, keyring), url=url)
-        line = statement.sign(kind, run.run_id, said, own, utc_text(now))
-        (signed,) = statement.parse(line, str(run_path))
-        why = bar(run, signed, keyring=keyring, now=now)
+        by = _run_id(by, keyring)
+        if kind == "settled":
+            said = [{"dispute": d, "reason": reason} for d in _disputes(run, keyid, keyring)]
+        else:
+            said = [_said(kind, run, reason=reason, by=by, url=url)]
+        lines = [statement.sign(kind, run.run_id, each, own, utc_text(now)) for each in said]
+        why = _bar(run, lines, keyring=keyring, now=now)
     if why is not None:
         raise UsageError(
-            Problem(f"would change nothing, since {why}", field=kind, found=f"key {signed.keyid}")
+            Problem(f"would change nothing, since {why}", field=kind, found=f"key {keyid}")
         )
-    path = statement.path_beside(run_path)
+    path = beside.path_beside(run_path)
     try:
-        statement.append(path, line)
+        for line in lines:
+            beside.append(path, line)
     except OSError as error:
         raise not_written(path, error) from error
-    key = keyring.state(signed.keyid, ended=now, witnessed=None, now=now)
+    key = keyring.state(keyid, ended=now, witnessed=None, now=now)
     note = None if key.trusted else f"it counts only where its key does; here that key {key.text}"
     return Attested(path, note)
 
@@ -119,6 +127,21 @@ def _expect_countersigned(kind: Attestable, path: Path) -> None:
                 expected="countersigned",
             )
         )
+
+
+def _disputes(run: ValidatedRun, keyid: str, keyring: Keyring) -> list[str]:
+    """Return the disputes by a key, or by one that it follows, that are not settled yet."""
+    told = [each.signed for each in run.standing.told]
+    own = [signed for signed in told if keyid in keyring.chain(signed.keyid)]
+    settled = {signed.said.dispute for signed in own if isinstance(signed.said, Settled)}
+    return [s.digest for s in own if s.kind == "disputed" and s.digest not in settled]
+
+
+def _bar(run: ValidatedRun, lines: list[bytes], *, keyring: Keyring, now: datetime) -> str | None:
+    if not lines:
+        return "it has no dispute here that is not settled"
+    signed = statement.parse(lines[0], str(run.path))
+    return bar(run, signed, keyring=keyring, now=now)
 
 
 def _said(

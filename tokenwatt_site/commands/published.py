@@ -22,7 +22,7 @@ from tokenwatt_site.canonical import (
 )
 from tokenwatt_site.commands.output import not_written
 from tokenwatt_site.errors import InputError, Problem, UsageError
-from tokenwatt_site.evidence.store import MAX_COMPRESSED_BYTES, EvidenceFile
+from tokenwatt_site.evidence.store import EvidenceFile, most_packed
 from tokenwatt_site.files import put
 from tokenwatt_site.measure.control import Peer, request
 from tokenwatt_site.schema import validation_problems
@@ -64,7 +64,7 @@ def fetch_run(url: str, into: Path) -> Path:
         for digest, entry in entries.items():
             # The address is the digest: nothing that the document says leads anywhere else.
             name = f"evidence/{digest}.jsonl.gz"
-            put(folder / name, _get(f"{beside}/{name}", _most_packed(entry)))
+            put(folder / name, _get(f"{beside}/{name}", most_packed(entry.bytes)))
         # Last, so that a folder with a run file has all of it.
         put(folder / "run.json", data)
     except OSError as error:
@@ -77,6 +77,7 @@ def _require_safe(url: str) -> None:
         parts = urlsplit(url)
         host, scheme = parts.hostname or "", parts.scheme
         _ = parts.port  # raises where it is none
+        host.encode("idna")  # as whoever connects does
     except ValueError:
         host, scheme = "", ""
     safe = scheme == "https" or (scheme == "http" and _is_here(host))
@@ -134,8 +135,3 @@ def _entries(document: JsonValue, url: str) -> dict[str, EvidenceFile]:
             )
         )
     return {entry.sha256: entry for entry in entries}
-
-
-def _most_packed(entry: EvidenceFile) -> int:
-    """Return how large a piece may be as gzip, where nothing in it can be made smaller."""
-    return min(entry.bytes + entry.bytes // 1000 + 1024, MAX_COMPRESSED_BYTES)

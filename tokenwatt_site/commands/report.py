@@ -1,4 +1,4 @@
-"""`report`: the runs of one configuration as a single HTML file that opens from disk."""
+"""`report`: a configuration, or several compared, as a single HTML file that opens from disk."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from tokenwatt_site.canonical import text_fault
 from tokenwatt_site.commands.output import not_written
 from tokenwatt_site.commands.verify import KEYS_FOLDER, verify
 from tokenwatt_site.commands.verify import quoted as read_quoted
-from tokenwatt_site.configuration import group
+from tokenwatt_site.configuration import Configuration, group
 from tokenwatt_site.errors import Problem, UsageError
 from tokenwatt_site.files import put
-from tokenwatt_site.pages import quoted, standalone
+from tokenwatt_site.pages import compare, detail, quoted, standalone
 from tokenwatt_site.pages import report as report_page
 from tokenwatt_site.pages.page import NO_LINKS, Page
+from tokenwatt_site.pages.quoted_detail import quoted_detail
 from tokenwatt_site.trust.keyring import Keyring
-from tokenwatt_site.trust.verify import settle
+from tokenwatt_site.trust.verify import ValidatedRun, settle
 
 MAX_TITLE = 300
 
@@ -25,11 +26,12 @@ MAX_TITLE = 300
 def report(
     paths: Sequence[Path], title: str | None, out: Path | None, *, keys: Path = KEYS_FOLDER
 ) -> Path:
-    """Verify and recompute the runs, then write their report.
+    """Verify and recompute the runs, then write their report, or how they compare.
 
     Args:
-        paths: run files of one configuration, each with its evidence beside it; or one claims-only
-            record.
+        paths: run files, each with its evidence beside it. Those of one configuration are a report;
+            of several, a comparison with the first one's. One claims-only record is a page of its
+            own; before runs it is what they are compared with.
         title: heading of the page; the run's own title when None.
         out: the file to write; beside the first run, with the ending .html, when None.
         keys: folder of registered keys; where there is none, every key is unknown.
@@ -38,7 +40,7 @@ def report(
         The file written.
 
     Raises:
-        UsageError: no file was named, or they are of several configurations.
+        UsageError: no file was named, too many configurations are, or a record is not the first.
         InputError, VerificationError: a file does not prove what it says.
         EnvironmentProblem: the page cannot be written.
     """
@@ -67,21 +69,42 @@ def _line_fault(title: str) -> str | None:
 
 
 def _page(paths: Sequence[Path], title: str | None, keys: Path) -> Page:
-    if len(paths) == 1 and (record := read_quoted(paths[0])) is not None:
+    records = [read_quoted(path) for path in paths]
+    for path, record in zip(paths[1:], records[1:], strict=True):
+        if record is not None:
+            raise UsageError(
+                Problem(
+                    "is an earlier publication, which can only be the baseline",
+                    file=str(path),
+                    remedy="Name it first, and no other beside it.",
+                )
+            )
+    record, rest = records[0], list(paths if records[0] is None else paths[1:])
+    if record is not None and not rest:
         if title is not None:
             record = record.model_copy(update={"title": title})
         return quoted.render(record, NO_LINKS, None)
-    runs = settle([verify(path, keys) for path in paths], Keyring.load(keys))
-    configurations = group(runs)
-    if len(configurations) != 1:
+    configurations = _in_order(settle([verify(p, keys) for p in rest], Keyring.load(keys)))
+    if record is None and len(configurations) == 1:
+        (configuration,) = configurations
+        if title is not None:
+            configuration = replace(configuration, title=title)
+        return report_page.render(configuration, NO_LINKS)
+    sides = [] if record is None else [quoted_detail(record)]
+    sides += [detail.detail(configuration) for configuration in configurations]
+    if len(sides) > compare.MOST_SIDES:
         raise UsageError(
             Problem(
-                "these runs are of several configurations; a report is about one",
-                found=", ".join(c.id for c in configurations),
-                remedy="Name the runs of one, or build the site to see them side by side.",
+                "names too many configurations for one comparison",
+                field="report",
+                found=str(len(sides)),
+                expected=f"at most {compare.MOST_SIDES}",
             )
         )
-    configuration = configurations[0]
-    if title is not None:
-        configuration = replace(configuration, title=title)
-    return report_page.render(configuration, NO_LINKS)
+    return compare.render(sides, {}, title=title)
+
+
+def _in_order(runs: Sequence[ValidatedRun]) -> list[Configuration]:
+    """Group runs; whose run was named first is first."""
+    places = {run.run_id: i for i, run in enumerate(reversed(runs))}
+    return sorted(group(runs), key=lambda c: -max(places[run.run_id] for run in c.runs))

@@ -46,7 +46,7 @@ from tokenwatt_site.measure.clock import utc_now
 from tokenwatt_site.measure.session import Events
 from tokenwatt_site.measure.tokenizer import prompts_by_file
 from tokenwatt_site.spec import Spec
-from tokenwatt_site.trust import statement
+from tokenwatt_site.trust import beside, statement
 from tokenwatt_site.trust.keyring import key_folder, own_id, own_key
 from tokenwatt_site.trust.verify import ValidatedRun
 from tokenwatt_site.windows import windows_of
@@ -267,19 +267,20 @@ def _stated(
                 expected=own,
             )
         )
-    path = statement.path_beside(original.path)
+    path = beside.path_beside(original.path)
     if fetched:
         # No name that a site looks for, as the original is not here.
         path = again.path.with_suffix(".statement.jsonl")
     told = {"run": again.run_id, "outcome": outcome}
     signer = own_key(key_folder(os.environ))
     line = statement.sign("reproduced", original.run_id, told, signer, utc_now())
-    (signed,) = statement.parse(line, str(path))
+    signed = statement.parse(line, str(path))
     # Compared once more, the same two come to the same.
-    if signed.gist in {each.gist for each in statement.read(path, original.run_id)}:
+    there = beside.gather([path], run_id=original.run_id, known={signed.keyid})
+    if signed.gist in {each.gist for each in there.signed}:
         return path
     try:
-        statement.append(path, line)
+        beside.append(path, line)
     except OSError as error:
         raise not_written(path, error) from error
     return path

@@ -44,12 +44,15 @@ def stated(run: ValidatedRun) -> list[str]:
 
     That of a reproduction cannot without the other run, so it does not.
     """
-    return [
+    lines = [
         f"{statements.minute(told)} {told.signed.kind} by {statements.signer(told)}:"
         f" {statements.says(told)}"
         + (f" (changes nothing: {told.why_not})" if told.why_not else "")
         for told in run.standing.told
     ]
+    if run.standing.unheard:
+        lines.append(f"{run.standing.unheard:,} more by keys that are not registered (not shown)")
+    return lines
 
 
 def quoted(path: Path) -> ClaimsOnlyRecord | None:

@@ -65,7 +65,7 @@ def bars(
         y=alt.Y("row:N", axis=None), x=alt.X("value:Q", scale=scale(0, end), axis=x_axis(axis, 4))
     )
     words = base.mark_text(align="left", dx=6, color=INK, fontWeight="bold")
-    layers = [base.mark_bar(color=BLUE, height=26), words.encode(text="text:N")]
+    layers = [base.mark_bar(color=BLUE, height=26), words.encode(text=alt.Text("text:N"))]
     spec = finish(layers, NARROW_PX, 42 + 38 * len(rows))
     said = "; ".join(f"{name}: {text}" for name, _, text in rows)
     return Chart(chart_id, title, f"Bars from 0. {said}.", (spec,))
@@ -98,8 +98,8 @@ def shares(
     label = data(values).mark_text(color=INK, align="left", dy=-9)
     layers = [
         bar.encode(y=y, x=alt.X("value:Q", scale=x, axis=x_axis(axis, 4))),
-        label.encode(y=y, x=alt.X("zero:Q", scale=x), text="text:N"),
-        limit_rule([{"x": 100.0}]).encode(x="x:Q"),
+        label.encode(y=y, x=alt.X("zero:Q", scale=x), text=alt.Text("text:N")),
+        limit_rule([{"x": 100.0}]).encode(x=alt.X("x:Q")),
     ]
     said = "; ".join(f"{name}: {words}" for name, _, words in rows)
     height = 42 + 44 * len(rows)
@@ -138,7 +138,9 @@ def attainment(
     )
     y = alt.Y("y:Q", scale=scale(0, 3.2), axis=axis)
     points = [(t, _nines(t.share)) for t in trials if t.share is not None]
-    lines = [] if quantile is None else [limit_rule([{"y": _nines(quantile)}]).encode(y="y:Q")]
+    lines = (
+        [] if quantile is None else [limit_rule([{"y": _nines(quantile)}]).encode(y=alt.Y("y:Q"))]
+    )
     frame = _Frame(y, tuple(lines), _last_rate(trials, bracket))
     return _against_rate("attainment", words, points, bracket, frame)
 
@@ -174,13 +176,13 @@ def distribution(
     for label, limit, quantile in limits:
         at = data([{"x": limit, "y": quantile, "top": 0.0, "text": label}])
         layers += [
-            limit_rule([{"x": limit}]).encode(x="x:Q"),
+            limit_rule([{"x": limit}]).encode(x=alt.X("x:Q")),
             at.mark_point(
                 color=ORANGE, shape="diamond", filled=False, size=70, strokeWidth=2
-            ).encode(x="x:Q", y="y:Q"),
+            ).encode(x=alt.X("x:Q"), y=alt.Y("y:Q")),
             *(
                 at.mark_text(align="right", dx=-7, dy=-11, fontWeight="bold", **drawn).encode(
-                    x="x:Q", y="top:Q", text="text:N"
+                    x=alt.X("x:Q"), y=alt.Y("top:Q"), text=alt.Text("text:N")
                 )
                 for drawn in _READABLE
             ),
@@ -223,12 +225,12 @@ def drop(
     line = data([{"lo": low, "hi": high}]).mark_rule(color=BLUE, strokeWidth=3)
     layers = [
         data([{"x": 0.0}]).mark_rule(color=RULE_STRONG).encode(x=x),
-        limit_rule([{"x": allowed}]).encode(x="x:Q"),
-        line.encode(x=alt.X("lo:Q", scale=ends), x2="hi:Q", y=up),
+        limit_rule([{"x": allowed}]).encode(x=alt.X("x:Q")),
+        line.encode(x=alt.X("lo:Q", scale=ends), x2=alt.X2("hi:Q"), y=up),
         data([{"x": value}])
         .mark_point(shape="circle", filled=True, color=BLUE, size=110, opacity=1)
-        .encode(x="x:Q", y=up),
-        label.encode(x="x:Q", y=down, text="text:N"),
+        .encode(x=alt.X("x:Q"), y=up),
+        label.encode(x=alt.X("x:Q"), y=down, text=alt.Text("text:N")),
     ]
     said = (
         f"A dot at {value:.2f} points, a line from {low:.2f} to {high:.2f}; a dashed line at"
@@ -294,7 +296,7 @@ def _against_rate(
     x = alt.X("rate:Q", scale=rates, axis=x_axis("Offered rate, requests/s", 5))
     if bracket is not None:
         shade = data([{"lo": bracket[0], "hi": bracket[1]}]).mark_rect(color=ORANGE, opacity=0.16)
-        layers = [shade.encode(x=alt.X("lo:Q", scale=rates), x2="hi:Q"), *layers]
+        layers = [shade.encode(x=alt.X("lo:Q", scale=rates), x2=alt.X2("hi:Q")), *layers]
     counts = []
     for verdict, mark in MARKS.items():
         mine = [{"rate": trial.rate, "y": v} for trial, v in points if trial.verdict == verdict]
@@ -317,13 +319,15 @@ def _computed(rate: float, value: float, end: float) -> tuple[alt.Chart, ...]:
 
     Its label stands above it and to the left, where no trial can be: at a lower rate less arrives.
     """
-    at = data([{"rate": rate, "y": value, "text": _COMPUTED}]).encode(x="rate:Q", y="y:Q")
+    at = data([{"rate": rate, "y": value, "text": _COMPUTED}]).encode(
+        x=alt.X("rate:Q"), y=alt.Y("y:Q")
+    )
     mark = at.mark_point(shape="diamond", filled=False, color=INK, size=110, strokeWidth=2)
     if rate > 0.55 * end:
         label = at.mark_text(color=INK, align="right", dx=-10, dy=-8)
     else:
         label = at.mark_text(color=INK, align="left", dx=-6, dy=-17)
-    return mark, label.encode(text="text:N")
+    return mark, label.encode(text=alt.Text("text:N"))
 
 
 def _nines(share: float) -> float:

@@ -50,6 +50,7 @@ def _facts(configuration: Configuration) -> Iterator[Fact]:
     head = configuration.headline
     run, mode = head.run, head.run.spec.protocol.mode
     yield from _against(head.standing)
+    yield from _settled(head.standing)
     if run.simulated:
         yield Fact(
             "simulated",
@@ -138,6 +139,20 @@ def _against(standing: RunStanding) -> Iterator[Fact]:
             yield Fact(kind, "warn", "warn", kind.capitalize(), f"{told}.", does_not)
 
 
+def _settled(standing: RunStanding) -> Iterator[Fact]:
+    """What was disputed and is no more stays a part of the run's history."""
+    if found := standing.counting("settled"):
+        yield Fact(
+            "settled",
+            "no",
+            "check",
+            "Dispute settled" if len(found) == 1 else f"{len(found)} disputes settled",
+            "; ".join(f"{statements.signer(t)} took it back: {statements.says(t)}" for t in found)
+            + ".",
+            "That the run is right: only that who disputed it no longer does.",
+        )
+
+
 _SIGNED: Mapping[KeyState, str] = MappingProxyType(
     {
         "known": "Signed by {}",
@@ -168,7 +183,7 @@ def _committed(head: ValidatedRun) -> Fact:
     """What its key said before that it would do; DESIGN 8: a mere own claim is shown as one."""
     promised = head.promised
     also = _counted(promised)
-    if head.evidence.journal[0].data.get("publisher_nonce") is not None:
+    if head.held.given_nonce:
         also += " A nonce that somebody gave for it decides its prompts too."
     if promised.commitment is None:
         return Fact(
@@ -289,7 +304,7 @@ def _reproduced(configuration: Configuration) -> Fact:
 
 def _replayed(head: ValidatedRun) -> Fact:
     """Return the second level of recomputation: whether the engine model was replayed."""
-    if head.evidence.model_fit is None:
+    if all(entry.role != "engine-model" for entry in head.run.evidence):
         return Fact(
             "replayed",
             "no",

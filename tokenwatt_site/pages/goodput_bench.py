@@ -45,6 +45,7 @@ class Bench:
 
     families: Mapping[str, tuple[float | None, ...]]
     engine_time_ratio: float | None
+    wrong_refused_pct: float | None
     machine: str
     commit: str
 
@@ -78,6 +79,7 @@ def read(path: Path) -> Bench:
     return Bench(
         families=families,
         engine_time_ratio=known.get("engine_time_ratio"),
+        wrong_refused_pct=known.get("wrong_refused_pct"),
         machine=str(told.get("machine", "a machine that was not recorded")),
         commit=str(told.get("commit", "not recorded")),
     )
@@ -192,9 +194,9 @@ def _pairs(
         limit_rule([{"x": goal}]).encode(x=alt.X("x:Q", scale=x)),
         data(lines)
         .mark_rule(color=RULE_STRONG, strokeWidth=2, yOffset=9)
-        .encode(y=y, x=alt.X("lo:Q", scale=x), x2="hi:Q"),
+        .encode(y=y, x=alt.X("lo:Q", scale=x), x2=alt.X2("hi:Q")),
         labels.mark_text(color=INK, align="left", dy=-9).encode(
-            y=y, x=alt.X("zero:Q", scale=x), text="row:N"
+            y=y, x=alt.X("zero:Q", scale=x), text=alt.Text("row:N")
         ),
         data(ours)
         .mark_point(shape="circle", filled=True, color=BLUE, size=80, opacity=1, yOffset=9)

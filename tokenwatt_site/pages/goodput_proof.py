@@ -220,7 +220,7 @@ def _chart(proof: Proof) -> Chart:
     layers = [
         data(bars)
         .mark_rule(color=BLUE_SOFT, strokeWidth=14, yOffset=9)
-        .encode(y=y, x=alt.X("lo:Q", scale=x), x2="hi:Q"),
+        .encode(y=y, x=alt.X("lo:Q", scale=x), x2=alt.X2("hi:Q")),
         data(middles)
         .mark_tick(color=BLUE, thickness=2, height=14, yOffset=9)
         .encode(y=y, x=across),
@@ -229,7 +229,7 @@ def _chart(proof: Proof) -> Chart:
         .encode(y=y, x=across),
         data([{"row": name, "zero": 0.0} for name, _ in told])
         .mark_text(color=INK, align="left", dy=-11)
-        .encode(y=y, x=alt.X("zero:Q", scale=x), text="row:N"),
+        .encode(y=y, x=alt.X("zero:Q", scale=x), text=alt.Text("row:N")),
         data(blocks)
         .mark_point(shape="circle", filled=False, color=INK, size=34, opacity=1, yOffset=9)
         .encode(y=y, x=across),

@@ -70,11 +70,12 @@ def _row(run: ValidatedRun, folder: str | None) -> HistoryRow:
         folder=folder,
         marks=statements.marks(run),
         struck=run.standing.retracted,
-        evidence=tuple((name, f"{folder}/{path}") for name, path in _files(run) if folder),
+        evidence=tuple((name, f"{folder}/{path}") for name, path in files(run) if folder),
     )
 
 
-def _files(run: ValidatedRun) -> Iterator[tuple[str, str]]:
+def files(run: ValidatedRun) -> Iterator[tuple[str, str]]:
+    """Yield (what it is, path beside the run file) of everything that is published with a run."""
     yield from ((e.role, e.path) for e in run.run.evidence)
     if run.standing.told:
         yield "statements", STATEMENTS_FILE

@@ -64,9 +64,9 @@ def misses(
         shade = data([{"lo": bracket[0], "hi": bracket[1]}]).mark_rect(
             color=ORANGE, opacity=0.16, clip=True
         )
-        layers.append(shade.encode(x=alt.X("lo:Q", scale=x), x2="hi:Q"))
+        layers.append(shade.encode(x=alt.X("lo:Q", scale=x), x2=alt.X2("hi:Q")))
     allowed = sorted({curve.allowed for curve in curves})
-    layers += [limit_rule([{"y": _log(level)}]).encode(y="y:Q") for level in allowed]
+    layers += [limit_rule([{"y": _log(level)}]).encode(y=alt.Y("y:Q")) for level in allowed]
     for number, curve in enumerate(curves):
         line = data([{"rate": r, "y": _log(p)} for r, p in curve.points])
         dashes = [1, 0] if number == 0 else [2 + 2 * number, 3]
@@ -78,11 +78,11 @@ def misses(
         layers.append(
             end.mark_text(
                 color=INK, align="right", dx=-8, dy=-9 if number == 0 else 6 + 13 * number
-            ).encode(x="rate:Q", y="y:Q", text="text:N")
+            ).encode(x=alt.X("rate:Q"), y=alt.Y("y:Q"), text=alt.Text("text:N"))
         )
     if boundary is not None:
         at = data([{"rate": boundary}]).mark_rule(color=INK, strokeWidth=1.4)
-        layers.append(at.encode(x="rate:Q"))
+        layers.append(at.encode(x=alt.X("rate:Q")))
     marks: tuple[tuple[str, dict[str, Any]], ...] = (
         ("PASS", {"shape": "circle", "filled": True, "color": BLUE, "size": 70}),
         (
@@ -121,7 +121,7 @@ def residuals(points: Sequence[tuple[float, float, str]]) -> Chart:
     x = alt.X("x:Q", scale=scale(0, last), axis=x_axis("Minutes since the first trial", 6))
     y = alt.Y("y:Q", scale=scale(-most, most), axis=y_axis("Seen over modelled, %", 5))
     layers: list[alt.Chart] = [
-        data([{"y": 0.0}]).mark_rule(color=RULE_STRONG, strokeWidth=1.4).encode(y="y:Q")
+        data([{"y": 0.0}]).mark_rule(color=RULE_STRONG, strokeWidth=1.4).encode(y=alt.Y("y:Q"))
     ]
     kinds: tuple[tuple[str, dict[str, Any]], ...] = (
         ("TTFT", {"shape": "circle", "filled": True, "color": BLUE, "size": 60}),

@@ -17,7 +17,10 @@ from dataclasses import dataclass
 _SCRIPT = re.compile(
     r"<script(?P<attributes>[^>]*)>(?P<body>.*?)</script\s*>", re.DOTALL | re.IGNORECASE
 )
-_NOT_RUN = re.compile(r"""\bsrc\s*=|\btype\s*=\s*["']?[\w/+.-]*json""", re.IGNORECASE)
+_ATTRIBUTE = re.compile(r"""([^\s"'<>/=]+)(?:\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'<>=`]+)))?""")
+_DATA = frozenset({"application/json", "application/ld+json"})
+"""Types of a script element that hold data, which no browser runs."""
+
 _VALUE = re.compile(r"\{\{.*?\}\}", re.DOTALL)
 _CHARSET = re.compile(r'<meta charset="utf-8">', re.IGNORECASE)
 
@@ -59,8 +62,20 @@ def script_hash(script: str) -> str:
 def inline_scripts(html: str) -> Iterator[str]:
     """Yield the scripts inside a page that a browser would run, which data there is not."""
     for match in _SCRIPT.finditer(html):
-        if not _NOT_RUN.search(match["attributes"]):
+        if not _is_not_run(match["attributes"]):
             yield match["body"]
+
+
+def _is_not_run(attributes: str) -> bool:
+    """Tell whether a script element has its script elsewhere, or data in its place.
+
+    By the attributes themselves, of which the first counts: one named data-src, or a value with
+    "json" in it, makes no script harmless.
+    """
+    found: dict[str, str] = {}
+    for name, *values in _ATTRIBUTE.findall(attributes):
+        found.setdefault(name.lower(), "".join(values))
+    return "src" in found or found.get("type", "").strip().lower() in _DATA
 
 
 def with_policy(html: str, scripts: Iterable[str]) -> str | None:

@@ -15,6 +15,7 @@ from tokenwatt_site.pages import (
     accuracy,
     answers,
     boards,
+    cite,
     facts,
     figures,
     headline,
@@ -85,12 +86,14 @@ def render(configuration: Configuration, links: Links, named: Factors = NO_FACTO
         urljoin(links.address, f"{folder}/{RUN_FILE}") if folder and links.address else run_file
     )
     summary = tuple(summary_parts(configuration))
+    root = urljoin(links.address, "../") if links.address else None
+    permanent = cite.address(root, head.run_id)
     html = render_template(
         "report.html.j2",
         title=configuration.title,
         eyebrow=_eyebrow(head),
         summary=summary,
-        notices=tuple(_notices(head, exclusions)),
+        notices=tuple(notices(head, exclusions)),
         key_figures=tuple(numbers.key_figures(configuration)),
         facts=facts.facts(configuration),
         check=verification.control(links.assets, head.run_id, folder),
@@ -120,11 +123,13 @@ def render(configuration: Configuration, links: Links, named: Factors = NO_FACTO
         expected=expected(claims),
         cost=cost(head),
         digests=_digests(head),
-        cite=citation(configuration),
+        cite=cite.plain(configuration, permanent),
+        bibtex=cite.bibtex(configuration, permanent),
         others=history.others(configuration),
         history=history.rows(configuration, links),
         history_order=history.order(configuration),
         statements=stated,
+        unheard=statements.unheard(configuration),
         struck=head.standing.retracted,
         note=spec.note,
         links=links,
@@ -247,7 +252,8 @@ _GATE_NOTICES: Mapping[GateOutcome, str] = MappingProxyType(
 )
 
 
-def _notices(head: ValidatedRun, exclusions: tuple[Exclusion, ...]) -> Iterator[tuple[str, str]]:
+def notices(head: ValidatedRun, exclusions: tuple[Exclusion, ...]) -> Iterator[tuple[str, str]]:
+    """Yield (lead, rest) of what a reader has to know before any number of a run."""
     yield from statements.notices(head.standing)
     gate = head.claims.gate
     lead = _GATE_NOTICES.get(gate.outcome)
@@ -368,26 +374,4 @@ def _digests(head: ValidatedRun) -> tuple[tuple[str, str], ...]:
         ("Journal head", f"sha256:{head.run.journal_head}"),
         *(() if promise is None else (("Commitment", f"sha256:{promise.committed.digest}"),)),
         *((f"Evidence: {e.role}", f"sha256:{e.sha256}") for e in head.run.evidence),
-    )
-
-
-def citation(configuration: Configuration) -> str:
-    """One line that quotes the headline with its label, n and mode."""
-    head = configuration.headline
-    claim = headline.goodput(configuration.claims)
-    metric = METRICS[claim.key]
-    kept = "in the long run" if claim.key == headline.LONG_RUN else "on short windows"
-    value = (
-        "no goodput"
-        if claim.value is None
-        else f"{text.amount(claim.value, metric)} {metric.unit} within the SLO {kept}"
-    )
-    n = f"n = {len(configuration.claims.repeats)}"
-    sure = n if claim.value is None else text.sureness(claim)
-    kind = "simulated, " if head.run.simulated else ""
-    day = head.run.conditions.started[:10]
-    return (
-        f"{head.signer or head.keyid} ({day[:4]}). {configuration.title}: {value},"
-        f" {kind}{head.run.spec.protocol.mode} mode, {sure}."
-        f" tokenwatt run {head.run_id[:12]}, {day}."
     )

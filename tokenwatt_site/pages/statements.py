@@ -43,8 +43,13 @@ class StatementRow:
 
 
 def rows(configuration: Configuration) -> tuple[StatementRow, ...]:
-    """Return every statement about the runs, also those that change nothing."""
+    """Return the statements about the runs, also those that change nothing."""
     return tuple(_row(run, told) for run in configuration.runs for told in run.standing.told)
+
+
+def unheard(configuration: Configuration) -> int:
+    """Return how many statements about the runs are not listed; all by keys nobody registered."""
+    return sum(run.standing.unheard for run in configuration.runs)
 
 
 def _row(run: ValidatedRun, told: Told) -> StatementRow:
@@ -124,7 +129,7 @@ def notices(standing: RunStanding) -> Iterator[tuple[str, str]]:
         what = text.counted(len(standing.unread), "file")
         yield (
             "Left out.",
-            f"{what} of statements or commitments beside this run failed verification.",
+            f"What failed verification in {what} of statements or commitments beside this run.",
         )
 
 

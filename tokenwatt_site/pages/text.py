@@ -34,7 +34,11 @@ def number(value: float, decimals: int) -> str:
 
 def amount(value: float, metric: Metric) -> str:
     """Write `value` with the decimals of its metric; a small value keeps two significant digits."""
-    decimals = metric.decimals
+    return rounded(value, metric.decimals)
+
+
+def rounded(value: float, decimals: int) -> str:
+    """Write `value` with so many decimals, or with more for two significant digits."""
     if 0 < abs(value) < 10:
         # Else 0.43 requests/s and 4 output tok/s would lose the digits that a reader compares.
         decimals = max(decimals, 1 - math.floor(math.log10(abs(value))))

@@ -113,8 +113,10 @@ def _marks(frame: Frame, end: float, top: float) -> list[alt.Chart]:
     return [
         data(shades)
         .mark_rect(fill=WINDOW, stroke=RULE_STRONG, strokeWidth=0.8)
-        .encode(x="x:Q", x2="x2:Q"),
-        data(low).mark_rect(color=INK_2).encode(x="x:Q", x2="x2:Q", y="y:Q", y2="y2:Q"),
+        .encode(x=alt.X("x:Q"), x2=alt.X2("x2:Q")),
+        data(low)
+        .mark_rect(color=INK_2)
+        .encode(x=alt.X("x:Q"), x2=alt.X2("x2:Q"), y=alt.Y("y:Q"), y2=alt.Y2("y2:Q")),
     ]
 
 
@@ -127,7 +129,7 @@ def _layers(
     drawn = (
         named(line.name).mark_line(color=BLUE, strokeWidth=1.6).encode(x=x, y=y, detail="part:N")
     )
-    limits = [] if line.limit is None else [limit_rule([{"y": line.limit}]).encode(y="y:Q")]
+    limits = [] if line.limit is None else [limit_rule([{"y": line.limit}]).encode(y=alt.Y("y:Q"))]
     return [*_marks(frame, last, top), drawn, *limits]
 
 
@@ -177,7 +179,9 @@ def _band(lines: Sequence[Line], frame: Frame) -> list[alt.Chart]:
     x = alt.X("x:Q", scale=scale(0, end), axis=x_axis(frame.x, 5))
     y = alt.Y("y:Q", scale=scale(0, top), axis=y_axis(f"{frame.y}, each by itself", 4))
     area = (
-        named(_BAND).mark_area(color=BLUE_SOFT).encode(x=x, y="low:Q", y2="high:Q", detail="part:N")
+        named(_BAND)
+        .mark_area(color=BLUE_SOFT)
+        .encode(x=x, y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), detail="part:N")
     )
     mean_line = named(_BAND).mark_line(color=BLUE, strokeWidth=1.6)
     limits = {line.limit for line in lines if line.limit is not None}
@@ -185,5 +189,5 @@ def _band(lines: Sequence[Line], frame: Frame) -> list[alt.Chart]:
         *_marks(frame, end, top),
         area,
         mean_line.encode(x=x, y=y, detail="part:N"),
-        *(limit_rule([{"y": limit}]).encode(y="y:Q") for limit in sorted(limits)),
+        *(limit_rule([{"y": limit}]).encode(y=alt.Y("y:Q")) for limit in sorted(limits)),
     ]

@@ -6,8 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import altair as alt
+from altair.utils import schemapi
 
 from tokenwatt_site.pages.drawing import INK, INK_2, ORANGE, RULE, RULE_STRONG
+
+# Altair would check every piece as it is made; that is a third of the time, and the tests do it.
+schemapi.DEBUG_MODE = False
 
 WIDE_PX = 780
 NARROW_PX = 345
@@ -33,20 +37,22 @@ def both(layers: Sequence[alt.Chart], height: int) -> tuple[Mapping[str, Any], .
 
 
 def finish(layers: Sequence[alt.Chart], width: int, height: int) -> dict[str, Any]:
-    finished: dict[str, Any] = (
-        alt.layer(*layers)
-        .properties(
-            width=width,
-            height=height,
-            background="transparent",
-            autosize=alt.AutoSizeParams(type="fit", contains="padding"),
-            padding={"left": 2, "right": 14, "top": 4, "bottom": 2},
-        )
-        .configure(aria=False, font="sans-serif")
-        .configure_view(strokeWidth=0)
-        .configure_text(fontSize=12)
-        .to_dict(validate=False)
+    # Said at once: each `.properties` and `.configure` would copy all that is drawn.
+    layered = alt.layer(
+        *layers,
+        width=width,
+        height=height,
+        background="transparent",
+        autosize=alt.AutoSizeParams(type="fit", contains="padding"),
+        padding={"left": 2, "right": 14, "top": 4, "bottom": 2},
+        config=alt.Config(
+            aria=False,
+            font="sans-serif",
+            view=alt.ViewConfig(strokeWidth=0),
+            text=alt.MarkConfig(fontSize=12),
+        ),
     )
+    finished: dict[str, Any] = layered.to_dict(validate=False)
     return finished
 
 

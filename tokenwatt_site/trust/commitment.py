@@ -26,7 +26,8 @@ from tokenwatt_site.errors import InputError, Problem
 from tokenwatt_site.journal import Entry
 from tokenwatt_site.schema import Model, Sha256, validation_problems
 from tokenwatt_site.trust.difference import expect_equal
-from tokenwatt_site.trust.signature import decoded, envelope, fits, is_small_order, key_id
+from tokenwatt_site.trust.registration import Moment
+from tokenwatt_site.trust.signature import decoded, envelope, fits, key_problems
 
 COMMITMENT_TYPE = "application/vnd.tokenwatt.commitment+json"
 MAX_COMMITMENT_BYTES = 1 << 20
@@ -46,7 +47,7 @@ class Commitment(Model):
     # History of the format. 1: first.
     commitment_schema: Literal["tokenwatt/commitment/1"]
     journal_head: Sha256
-    at: Annotated[str, Field(max_length=40)]
+    at: Moment
     opening: dict[str, JsonValue]
     public_key: Sha256
 
@@ -159,25 +160,9 @@ def _without_nonce(data: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
 
 def _check_signature(commitment: Commitment, body: bytes, signed: _Signature, source: str) -> None:
     public_key = bytes.fromhex(commitment.public_key)
-    if (expected := key_id(public_key)) != signed.keyid:
-        raise InputError(
-            Problem(
-                "is not the id of the key in the payload",
-                file=source,
-                field="signatures.0.keyid",
-                found=signed.keyid,
-                expected=expected,
-            )
-        )
-    if is_small_order(public_key):
-        raise InputError(
-            Problem(
-                "is a key of small order, under which anyone can sign",
-                file=source,
-                field="payload.public_key",
-                found=commitment.public_key,
-            )
-        )
+    where = ("signatures.0.keyid", "payload.public_key")
+    if problems := key_problems(signed.keyid, public_key, fields=where, source=source):
+        raise InputError(*problems)
     sig = decoded(signed.sig, field="signatures.0.sig", source=source)
     if not fits(sig, COMMITMENT_TYPE, body, public_key):
         raise InputError(

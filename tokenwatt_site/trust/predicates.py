@@ -8,12 +8,18 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field
 
-from tokenwatt_site.schema import Line, Model, Sha256, publishable
+from tokenwatt_site.schema import Line, Model, Sha256, Words, publishable
 from tokenwatt_site.statistics import Reproduction
 from tokenwatt_site.trust.registration import Moment
 
 Kind: TypeAlias = Literal[
-    "recomputed", "reproduced", "countersigned", "disputed", "withdrawn", "superseded"
+    "recomputed",
+    "reproduced",
+    "countersigned",
+    "disputed",
+    "settled",
+    "withdrawn",
+    "superseded",
 ]
 
 HttpsUrl = Annotated[
@@ -59,24 +65,36 @@ class Countersigned(Said):
 class Disputed(Said):
     """Something is wrong with the run; `url`: where it is discussed."""
 
-    reason: Line
+    reason: Words
     url: HttpsUrl | None
+
+
+class Settled(Said):
+    """Its signer no longer stands by a dispute of theirs: the SHA-256 of its line, less the end.
+
+    It names one, so that it takes back no other, whatever was disputed before or will be.
+    """
+
+    dispute: Sha256
+    reason: Words
 
 
 class Withdrawn(Said):
     """Its publisher takes the run back."""
 
-    reason: Line
+    reason: Words
 
 
 class Superseded(Said):
     """Its publisher has a better run: `by` (its id)."""
 
     by: Sha256
-    reason: Line
+    reason: Words
 
 
-Predicate: TypeAlias = Recomputed | Reproduced | Countersigned | Disputed | Withdrawn | Superseded
+Predicate: TypeAlias = (
+    Recomputed | Reproduced | Countersigned | Disputed | Settled | Withdrawn | Superseded
+)
 
 PREDICATES: Mapping[Kind, type[Predicate]] = MappingProxyType(
     {
@@ -84,6 +102,7 @@ PREDICATES: Mapping[Kind, type[Predicate]] = MappingProxyType(
         "reproduced": Reproduced,
         "countersigned": Countersigned,
         "disputed": Disputed,
+        "settled": Settled,
         "withdrawn": Withdrawn,
         "superseded": Superseded,
     }

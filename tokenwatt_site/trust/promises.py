@@ -9,18 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
 from tokenwatt_site.errors import InputError, Problem
-from tokenwatt_site.journal import Entry
 from tokenwatt_site.trials import Evidence
-from tokenwatt_site.trust.commitment import Committed, check_belongs, opening_digest
+from tokenwatt_site.trust.commitment import Committed, check_belongs
 from tokenwatt_site.trust.keyring import Keyring
 from tokenwatt_site.trust.plausibility import FUTURE_SLACK
 from tokenwatt_site.trust.registration import moment
 from tokenwatt_site.trust.statement import Signed
+
+WITNESS_SLACK = timedelta(minutes=5)
+"""How far a witness's clock may be behind the publisher's; Kerberos allows as much (RFC 4120, 8.2).
+
+There is little time until the first trial, so a clock that is a little slow must not cost it the
+witness. It gains nobody anything: any time before the first trial shows as much.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +82,12 @@ class Subject(Protocol):
     def keyid(self) -> str: ...
 
     @property
+    def opening(self) -> str: ...
+
+    @property
+    def first_trial(self) -> datetime | None: ...
+
+    @property
     def evidence(self) -> Evidence: ...
 
 
@@ -90,7 +102,7 @@ def weigh(
         keyring: the registered keys.
         now: the clock of whoever asks.
     """
-    openings = {(run.keyid, opening_digest(run.evidence.journal[0])): run for run in runs}
+    openings = {(run.keyid, run.opening): run for run in runs}
     refused: list[tuple[Path, InputError]] = []
     promises: dict[tuple[str, str], list[Found]] = {}
     for each in found:
@@ -106,6 +118,22 @@ def weigh(
     return promised, tuple(refused)
 
 
+def bar(committed: Committed, signed: Signed, *, keyring: Keyring, now: datetime) -> str | None:
+    """Say why a statement is no witness of a commitment, whoever trusts its key; None: it is one.
+
+    What is dated before the commitment cannot have seen it, but for WITNESS_SLACK.
+    """
+    if signed.kind != "countersigned":
+        return "of a commitment only the time is stated"
+    if keyring.chain(signed.keyid)[-1] == keyring.chain(committed.keyid)[-1]:
+        return "it is the publisher's own word"
+    if signed.made > now + FUTURE_SLACK:
+        return "it is dated in the future"
+    if signed.made < moment(committed.commitment.at) - WITNESS_SLACK:
+        return "it is dated before the commitment"
+    return None
+
+
 def _promised(
     run: Subject,
     promises: Mapping[tuple[str, str], Sequence[Found]],
@@ -114,15 +142,14 @@ def _promised(
     keyring: Keyring,
     now: datetime,
 ) -> Promised:
-    journal = run.evidence.journal
     own = [key for key in promises if key[0] == run.keyid]
     told = Promised(
-        first_trial=_first_trial(journal),
+        first_trial=run.first_trial,
         handed_out=len(own),
         kept=sum(key in openings for key in own),
     )
     best: tuple[Found, Witness | None] | None = None
-    for each in promises.get((run.keyid, opening_digest(journal[0])), ()):
+    for each in promises.get((run.keyid, run.opening), ()):
         witness = _witness(each, keyring, now)
         if best is None or _is_earlier(witness, best[1]):
             best = each, witness
@@ -137,20 +164,14 @@ def _is_earlier(one: Witness | None, other: Witness | None) -> bool:
 
 def _witness(found: Found, keyring: Keyring, now: datetime) -> Witness | None:
     """Return the earliest countersignature by a trusted key of somebody else."""
-    own = keyring.chain(found.committed.keyid)[-1]
     seen = []
     for signed in found.statements:
-        by_others = keyring.chain(signed.keyid)[-1] != own
-        if signed.kind != "countersigned" or not by_others or signed.made > now + FUTURE_SLACK:
+        if bar(found.committed, signed, keyring=keyring, now=now) is not None:
             continue
         key = keyring.state(signed.keyid, ended=signed.made, witnessed=None, now=signed.made)
         if key.trusted and key.name is not None:
             seen.append(Witness(key.name, signed.made))
     return min(seen, key=lambda witness: witness.at, default=None)
-
-
-def _first_trial(journal: Sequence[Entry]) -> datetime | None:
-    return next((moment(line.at) for line in journal if line.event == "trial_start"), None)
 
 
 def _in_file(error: InputError, path: Path) -> InputError:

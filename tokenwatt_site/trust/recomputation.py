@@ -8,16 +8,13 @@ nobody's processor is spent on a file that does not pass it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Literal, TypeAlias
 
 from tokenwatt_site.claims.derive import Evidence, derive_data
 from tokenwatt_site.claims.long_run import LongRunClaims
-from tokenwatt_site.errors import InputError
 from tokenwatt_site.run import Claims, Run
 from tokenwatt_site.trials import Trial
 from tokenwatt_site.trust.difference import expect_equal
-from tokenwatt_site.trust.replays import Replays
 
 Level: TypeAlias = Literal["data", "model"]
 """How deep a recomputation went. Without an engine model there is nothing to replay: "model"."""
@@ -25,12 +22,10 @@ Level: TypeAlias = Literal["data", "model"]
 
 def recomputed(
     run: Run,
-    run_id: str,
     evidence: Evidence,
     trials: Sequence[Trial],
     *,
     level: Level,
-    replays: Replays | None = None,
 ) -> tuple[Claims, Level]:
     """Return the claims as they follow from the evidence, and on which level they do.
 
@@ -38,11 +33,9 @@ def recomputed(
 
     Args:
         run: what it claims is compared with what comes out.
-        run_id: the digest of its own bytes.
         evidence: of the run.
         trials: what `read_trials` returns for the run.
         level: how deep to look.
-        replays: those of earlier calls, and where this one's is kept.
 
     Raises:
         InputError: naming the first claim that does not follow, or what the engine model states
@@ -55,14 +48,7 @@ def recomputed(
     told = _same(run, data.claims(LongRunClaims.told_by(run.claims)))
     if level == "data":
         return told, level
-    if replays is not None and (kept := replays.find(run, run_id)) is not None:
-        with suppress(InputError):  # what is kept is not this run's: the replay itself decides
-            return _same(run, data.claims(kept)), level
-    found = data.replay()
-    claims = _same(run, data.claims(found))
-    if replays is not None:
-        replays.keep(run, run_id, found)
-    return claims, level
+    return _same(run, data.claims(data.replay())), level
 
 
 def _same(run: Run, claims: Claims) -> Claims:

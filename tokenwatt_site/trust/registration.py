@@ -21,8 +21,8 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from tokenwatt_site.canonical import JsonValue, canonical_bytes, load_json
 from tokenwatt_site.errors import InputError, Problem
-from tokenwatt_site.schema import Line, Model, validation_problems
-from tokenwatt_site.trust.signature import fits, is_small_order, key_id, pae
+from tokenwatt_site.schema import Model, Words, validation_problems
+from tokenwatt_site.trust.signature import fits, is_small_order, key_id, key_problems, pae
 
 KEY_SCHEMA = "tokenwatt/key/1"
 KEY_TYPE = "application/vnd.tokenwatt.key+json"
@@ -63,7 +63,7 @@ class Revocation(Model):
     """That a key counts no more from `at` on; said, and signed, by the key `by`."""
 
     at: Moment
-    reason: Line
+    reason: Words
     by: KeyId
     sig: Sig
 
@@ -77,8 +77,8 @@ class Registration(Model):
     key_schema: Literal["tokenwatt/key/1"]
     keyid: KeyId
     public_key: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-    name: Line
-    organisation: Line | None
+    name: Words
+    organisation: Words | None
     not_before: Moment | None
     not_after: Moment | None
     successor: KeyId | None
@@ -209,21 +209,9 @@ def parse(data: bytes, source: str) -> Registration:
 
 def _problems(registration: Registration, source: str) -> Iterator[Problem]:
     public_key = bytes.fromhex(registration.public_key)
-    if (expected := key_id(public_key)) != registration.keyid:
-        yield Problem(
-            "is not the id of the key beside it",
-            file=source,
-            field="keyid",
-            found=registration.keyid,
-            expected=expected,
-        )
+    where = ("keyid", "public_key")
+    yield from key_problems(registration.keyid, public_key, fields=where, source=source)
     if is_small_order(public_key):
-        yield Problem(
-            "is a key of small order, under which anyone can sign",
-            file=source,
-            field="public_key",
-            found=registration.public_key,
-        )
         return
     body = _signed_bytes(registration.to_json())
     if not fits(bytes.fromhex(registration.signature), KEY_TYPE, body, public_key):

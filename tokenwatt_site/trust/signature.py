@@ -45,6 +45,30 @@ def is_small_order(public_key: bytes) -> bool:
     return int.from_bytes(public_key, "little") & ((1 << 255) - 1) in _SMALL_ORDER_Y
 
 
+def key_problems(
+    keyid: str, public_key: bytes, *, fields: tuple[str, str], source: str | None = None
+) -> tuple[Problem, ...]:
+    """Return what is wrong with a key before anything signed with it is looked at.
+
+    Args:
+        keyid: what the file calls the key.
+        public_key: the raw key that stands in the file.
+        fields: where both stand there.
+        source: the file; None: who raises them knows it.
+    """
+    keyid_field, key_field = fields
+    problems = []
+    if (expected := key_id(public_key)) != keyid:
+        what = f"is not the id of the key in {key_field}"
+        problems.append(
+            Problem(what, file=source, field=keyid_field, found=keyid, expected=expected)
+        )
+    if is_small_order(public_key):
+        what = "is a key of small order, under which anyone can sign"
+        problems.append(Problem(what, file=source, field=key_field, found=public_key.hex()))
+    return tuple(problems)
+
+
 def envelope(payload_type: str, body: bytes, private_key: Ed25519PrivateKey) -> bytes:
     """Return the canonical JSON of a DSSE envelope around `body`, signed as `payload_type`."""
     public_key = private_key.public_key().public_bytes_raw()
@@ -107,25 +131,9 @@ def check(body: bytes, signature: Signature) -> None:
             signature was made over other bytes, as another payload type or with another key.
     """
     public_key = bytes.fromhex(signature.public_key)
-    if (expected := key_id(public_key)) != signature.keyid:
-        raise VerificationError(
-            CHECK,
-            Problem(
-                "is not the id of the key beside it",
-                field="signatures.0.keyid",
-                found=signature.keyid,
-                expected=expected,
-            ),
-        )
-    if is_small_order(public_key):
-        raise VerificationError(
-            CHECK,
-            Problem(
-                "is a key of small order, under which anyone can sign",
-                field="signatures.0.public_key",
-                found=signature.public_key,
-            ),
-        )
+    keyid, key = "signatures.0.keyid", "signatures.0.public_key"
+    if problems := key_problems(signature.keyid, public_key, fields=(keyid, key)):
+        raise VerificationError(CHECK, *problems)
     if not fits(bytes.fromhex(signature.sig), PAYLOAD_TYPE, body, public_key):
         raise VerificationError(
             CHECK,

@@ -9,7 +9,8 @@ is one who may say so. All others are kept too, each with the reason why it chan
 - recomputed: by another publisher.
 - reproduced: by the publisher of another run that is here and itself stands; the outcome is worked
   out again from both, and the publishers and boards are others than those before.
-- disputed: by any trusted key.
+- disputed: by any trusted key, until it is settled.
+- settled: by the key of the dispute that it names, or one that follows it.
 
 Keys that follow each other are one publisher. Whether a key had expired is asked for the time that
 its statement tells, so that what is old stays; a key that was revoked states nothing any more.
@@ -25,19 +26,19 @@ from typing import Protocol
 
 from tokenwatt_site.comparability import CheckedRun, compare, gpu_uuids, why_not_independent
 from tokenwatt_site.errors import TokenwattError
-from tokenwatt_site.run import Run
 from tokenwatt_site.statistics import Ratio
 from tokenwatt_site.trust.keyring import Keyring, Standing
 from tokenwatt_site.trust.plausibility import FUTURE_SLACK
 from tokenwatt_site.trust.predicates import (
     Countersigned,
+    Disputed,
     Kind,
     Recomputed,
     Reproduced,
+    Settled,
     Superseded,
     Withdrawn,
 )
-from tokenwatt_site.trust.registration import moment
 from tokenwatt_site.trust.statement import Signed
 
 
@@ -62,13 +63,15 @@ class RunStanding:
     Attributes:
         key: how the key stands that signed it.
         chain: that key's id, and the keys that follow it.
-        told: every statement about it, in the order of their files.
-        unread: files of statements that were left out, and what is wrong with them.
+        told: the statements about it, in the order of their files.
+        unheard: how many more there are, by keys that are not registered.
+        unread: files of statements with bad lines, which were left out, and what is wrong there.
     """
 
     key: Standing
     chain: tuple[str, ...]
     told: tuple[Told, ...] = ()
+    unheard: int = 0
     unread: tuple[tuple[Path, TokenwattError], ...] = ()
 
     def counting(self, kind: Kind) -> tuple[Told, ...]:
@@ -102,19 +105,22 @@ class Subject(CheckedRun, Protocol):
     def run_id(self) -> str: ...
 
     @property
+    def ended(self) -> datetime: ...
+
+    @property
     def standing(self) -> RunStanding: ...
 
 
-def untold(run: Run, keyid: str, *, keyring: Keyring, now: datetime) -> RunStanding:
+def untold(keyid: str, ended: datetime, *, keyring: Keyring, now: datetime) -> RunStanding:
     """Return the standing of a run of which nothing is stated.
 
     Args:
-        run: the run.
         keyid: the key that signed it.
+        ended: when it ended, by its own clock.
         keyring: the registered keys.
         now: the clock of whoever asks.
     """
-    key = keyring.state(keyid, ended=_ended(run), witnessed=None, now=now)
+    key = keyring.state(keyid, ended=ended, witnessed=None, now=now)
     return RunStanding(key=key, chain=keyring.chain(keyid))
 
 
@@ -153,11 +159,12 @@ def stand(
                 ratio, why_not = _reproduction(run, other, signed.said, counted)
                 counted += [] if why_not else [other]
         told.append(Told(signed, key, why_not, ratio))
-    standing = replace(untold(run.run, run.keyid, keyring=keyring, now=now), told=tuple(told))
+    told = _settled(told, keyring)
+    standing = replace(untold(run.keyid, run.ended, keyring=keyring, now=now), told=tuple(told))
     if (witness := standing.witness) is None:
         return standing
     witnessed = witness.signed.made
-    key = keyring.state(run.keyid, ended=_ended(run.run), witnessed=witnessed, now=now)
+    key = keyring.state(run.keyid, ended=run.ended, witnessed=witnessed, now=now)
     return replace(standing, key=key)
 
 
@@ -167,8 +174,9 @@ def bar(run: Subject, signed: Signed, *, keyring: Keyring, now: datetime) -> str
     Of a reproduction this says only what does not take the other run.
     """
     chain, signers = keyring.chain(run.keyid), keyring.chain(signed.keyid)
-    if signed.made > now + FUTURE_SLACK:
-        return "it is dated in the future"
+    ended = run.ended
+    if not ended - FUTURE_SLACK <= signed.made <= now + FUTURE_SLACK:
+        return f"it is dated {'in the future' if signed.made > now else 'before the run'}"
     match signed.said:
         case Withdrawn() | Superseded() if signed.keyid not in chain:
             return "only the run's own key, or one that follows it, takes a run back"
@@ -176,7 +184,7 @@ def bar(run: Subject, signed: Signed, *, keyring: Keyring, now: datetime) -> str
             return "it names the run itself"
         case Reproduced() | Countersigned() | Recomputed() if signers[-1] == chain[-1]:
             return "it is the publisher's own word"
-        case Countersigned() if signed.made < _ended(run.run):
+        case Countersigned() if signed.made < ended:
             return "it is dated before the run ended"
     return None
 
@@ -189,6 +197,26 @@ def _untrusted(run: Subject, signed: Signed, key: Standing) -> str | None:
         "unknown": "its key is not registered",
         "revoked": "its key was revoked",
     }.get(key.state, "its key did not count when it was made")
+
+
+def _settled(told: Sequence[Told], keyring: Keyring) -> list[Told]:
+    """Let the disputes go that were settled, in whatever order both stand."""
+    disputes = {
+        each.signed.digest: each.signed.keyid
+        for each in told
+        if each.why_not is None and isinstance(each.signed.said, Disputed)
+    }
+    why_not: dict[str, str] = {}
+    for each in told:
+        said = each.signed.said
+        if each.why_not is not None or not isinstance(said, Settled):
+            continue
+        by = disputes.get(said.dispute)
+        if by is None or each.signed.keyid not in keyring.chain(by):
+            why_not[each.signed.digest] = "it names no dispute of its signer that counts"
+        else:
+            why_not[said.dispute] = f"its signer settled it: {said.reason}"
+    return [replace(each, why_not=why_not.get(each.signed.digest, each.why_not)) for each in told]
 
 
 def _reproduction(
@@ -219,7 +247,3 @@ def _doubts(run: Subject, other: Subject, counted: Sequence[Subject]) -> Iterato
             yield "its publisher is counted already"
         if shared := gpu_uuids(before.evidence) & gpu_uuids(other.evidence):
             yield f"its boards are counted already: {', '.join(sorted(shared))}"
-
-
-def _ended(run: Run) -> datetime:
-    return moment(run.conditions.ended)

@@ -1,9 +1,8 @@
-"""Statements: what is signed about a run later, one a line in a file beside it.
+"""Statements: what is signed about a run later, each one line of a file beside it. Pure.
 
 A line is a DSSE envelope, as canonical JSON, around an in-toto Statement; its subject is the run,
 by the digest of its signed bytes (`run_id`). Any DSSE library verifies it. The predicate carries
-the public key, so that a line can be checked by itself; the key is not trusted for that. Lines are
-appended, and none is ever changed or taken away.
+the public key, so that a line can be checked by itself; the key is not trusted for that.
 
 Not checked here: whose key it is (`trust.keyring`), and what a statement changes
 (`trust.standing`). Nor when it was made: `made` is what its signer says.
@@ -11,19 +10,16 @@ Not checked here: whose key it is (`trust.keyring`), and what a statement change
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic import Field, ValidationError
 
-from tokenwatt_site.canonical import JsonValue, canonical_bytes, load_json, read_file
+from tokenwatt_site.canonical import JsonValue, canonical_bytes, load_json, sha256_hex
 from tokenwatt_site.errors import InputError, Problem
-from tokenwatt_site.files import locked, put
 from tokenwatt_site.schema import Line, Model, Sha256, validation_problems
 from tokenwatt_site.trust.predicates import (
     KINDS,
@@ -31,20 +27,17 @@ from tokenwatt_site.trust.predicates import (
     Disputed,
     Kind,
     Predicate,
-    Said,
+    Settled,
     Superseded,
     Withdrawn,
 )
 from tokenwatt_site.trust.registration import KeyId, moment
-from tokenwatt_site.trust.signature import decoded, envelope, fits, is_small_order, key_id
+from tokenwatt_site.trust.signature import decoded, envelope, fits, key_problems
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 
-ENDING = ".att.jsonl"
-MAX_BYTES = 2 << 20
 MAX_LINE_BYTES = 8 << 10
-MAX_STATEMENTS = 1000
 
 
 class _Digest(Model):
@@ -92,9 +85,16 @@ class Signed:
 
     @property
     def reason(self) -> str | None:
-        """Why it is disputed, withdrawn or superseded; None: it is of another kind."""
-        said = self.said
-        return said.reason if isinstance(said, Disputed | Withdrawn | Superseded) else None
+        """Why it is disputed, settled, withdrawn or superseded; None: it is of another kind."""
+        match self.said:
+            case Disputed() | Settled() | Withdrawn() | Superseded():
+                return self.said.reason
+        return None
+
+    @property
+    def digest(self) -> str:
+        """What another statement names it by."""
+        return sha256_hex(self.line)
 
     @property
     def gist(self) -> bytes:
@@ -102,11 +102,6 @@ class Signed:
         said = self.said.to_json()
         del said["made"]
         return canonical_bytes([self.kind, self.run_id, said])
-
-
-def path_beside(run_path: Path) -> Path:
-    """Return where the statements about a run are: beside its file, under the same stem."""
-    return run_path.with_name(f"{run_path.stem}{ENDING}")
 
 
 def sign(
@@ -137,113 +132,19 @@ def sign(
             "predicate": {**said, "public_key": public_key.hex(), "made": made},
         }
     )
-    line = envelope(PAYLOAD_TYPE, payload, private_key)
-    parse(line + b"\n", f"statement that it is {kind}")  # what is refused is never written
-    return line + b"\n"
+    line = envelope(PAYLOAD_TYPE, payload, private_key) + b"\n"
+    parse(line, f"statement that it is {kind}")  # what is refused is never written
+    return line
 
 
-def parse(data: bytes, source: str) -> tuple[Signed, ...]:
-    """Read a file of statements, all about one run, and check every signature.
-
-    Raises:
-        InputError: naming the first line that is cut, too long, not canonical, no statement of
-            ours, signed under a key of small order or not by its key, about another run than the
-            first, or the same as one before it but for its date.
-    """
-    if data and not data.endswith(b"\n"):
-        raise InputError(Problem("the last line is cut", file=source))
-    lines = data.split(b"\n")[:-1]
-    if len(lines) > MAX_STATEMENTS:
-        raise InputError(
-            Problem(
-                "has more lines than are read",
-                file=source,
-                found=f"{len(lines):,}",
-                expected=f"at most {MAX_STATEMENTS:,}",
-            )
-        )
-    found: list[Signed] = []
-    seen: dict[bytes, int] = {}
-    for number, line in enumerate(lines, start=1):
-        try:
-            signed = _signed(line, source)
-        except InputError as error:
-            raise InputError(*(replace(p, line=number) for p in error.problems)) from error
-        _expect_run(signed, found[0].run_id if found else signed.run_id, source, number)
-        if (first := seen.setdefault(signed.gist, number)) != number:
-            raise InputError(
-                Problem(
-                    "says what the same key has said before",
-                    file=source,
-                    line=number,
-                    found=f"{signed.kind} by {signed.keyid}, as in line {first}",
-                )
-            )
-        found.append(signed)
-    return tuple(found)
-
-
-def read(path: Path, run_id: str) -> tuple[Signed, ...]:
-    """Return the statements about a run in a file; none where there is no file.
+def parse(line: bytes, source: str) -> Signed:
+    """Read the line of a statement, with its end or without, and check its signature.
 
     Raises:
-        InputError: the file cannot be read, is not what `parse` reads, or is about another run.
+        InputError: it is cut, too long, not canonical, no statement of ours, or signed under a key
+            of small order or not by its key.
     """
-    if not os.path.lexists(path):
-        return ()
-    found = parse(read_file(path, limit=MAX_BYTES), str(path))
-    if found:
-        _expect_run(found[0], run_id, str(path), 1)
-    return found
-
-
-def gather(
-    paths: Iterable[Path], run_id: str
-) -> tuple[tuple[Signed, ...], tuple[tuple[Path, InputError], ...]]:
-    """Return what files state about a run, each statement once, and the files that are not valid.
-
-    Nothing of a file counts that is not valid as a whole.
-    """
-    found: dict[bytes, Signed] = {}
-    unread: dict[Path, InputError] = {}
-    for path in dict.fromkeys(paths):
-        try:
-            for signed in read(path, run_id):
-                found.setdefault(signed.gist, signed)
-        except InputError as error:
-            unread[path] = error
-    return tuple(found.values()), tuple(unread.items())
-
-
-def strays(folder: Path) -> Iterator[tuple[Path, InputError]]:
-    """Yield files of statements beside no file: whoever renames a run does not get rid of them."""
-    for where, _, files in os.walk(folder, followlinks=False):
-        beside = {path_beside(Path(name)).name for name in files if name.endswith(".json")}
-        for name in files:
-            if name.endswith(ENDING) and name not in beside:
-                path = Path(where, name)
-                wanted = f"{name.removesuffix(ENDING)}.json beside it"
-                what = "has statements about a run that is not there"
-                yield path, InputError(Problem(what, file=str(path), expected=wanted))
-
-
-def append(path: Path, line: bytes) -> None:
-    """Add the line of a statement to a file, which is made where there is none.
-
-    The file is as it was or has the whole line, whatever ends the process; of two processes that
-    append at once, both lines are in it.
-
-    Raises:
-        InputError: the file is not what `parse` reads, or would not be with the line.
-        OSError: it cannot be written.
-    """
-    with locked(path.parent):
-        there = read_file(path, limit=MAX_BYTES) if os.path.lexists(path) else b""
-        parse(there + line, str(path))
-        put(path, there + line)
-
-
-def _signed(line: bytes, source: str) -> Signed:
+    line = line.removesuffix(b"\n")
     value = load_json(line, source=source, limit=MAX_LINE_BYTES)
     sealed = _valid(_Envelope, value, source)
     _expect_canonical(value, line, source, "the line")
@@ -264,9 +165,12 @@ def _signed(line: bytes, source: str) -> Signed:
         )
     said = _valid(PREDICATES[kind], statement.predicate, source)
     (signature,) = sealed.signatures
-    _check_key(signature, said, source)
+    public_key = bytes.fromhex(said.public_key)
+    where = ("signatures.0.keyid", "predicate.public_key")
+    if problems := key_problems(signature.keyid, public_key, fields=where, source=source):
+        raise InputError(*problems)
     sig = decoded(signature.sig, field="signatures.0.sig", source=source)
-    if not fits(sig, PAYLOAD_TYPE, payload, bytes.fromhex(said.public_key)):
+    if not fits(sig, PAYLOAD_TYPE, payload, public_key):
         raise InputError(
             Problem(
                 "does not fit the statement: it was changed after signing, or signed as something"
@@ -278,29 +182,6 @@ def _signed(line: bytes, source: str) -> Signed:
         )
     run_id = statement.subject[0].digest.sha256
     return Signed(kind=kind, run_id=run_id, said=said, keyid=signature.keyid, line=line)
-
-
-def _check_key(signature: _Sig, said: Said, source: str) -> None:
-    public_key = bytes.fromhex(said.public_key)
-    if (expected := key_id(public_key)) != signature.keyid:
-        raise InputError(
-            Problem(
-                "is not the id of the key in the statement",
-                file=source,
-                field="signatures.0.keyid",
-                found=signature.keyid,
-                expected=expected,
-            )
-        )
-    if is_small_order(public_key):
-        raise InputError(
-            Problem(
-                "is a key of small order, under which anyone can sign",
-                file=source,
-                field="predicate.public_key",
-                found=said.public_key,
-            )
-        )
 
 
 _M = TypeVar("_M", bound=Model)
@@ -316,17 +197,3 @@ def _valid(model: type[_M], value: JsonValue, source: str) -> _M:
 def _expect_canonical(value: JsonValue, data: bytes, source: str, what: str) -> None:
     if canonical_bytes(value) != data:
         raise InputError(Problem(f"{what} is not canonical JSON (RFC 8785)", file=source))
-
-
-def _expect_run(signed: Signed, run_id: str, source: str, line: int) -> None:
-    if signed.run_id != run_id:
-        raise InputError(
-            Problem(
-                "is about another run",
-                file=source,
-                line=line,
-                field="subject.0.digest.sha256",
-                found=signed.run_id,
-                expected=run_id,
-            )
-        )

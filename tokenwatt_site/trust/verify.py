@@ -78,10 +78,13 @@ from tokenwatt_site.run import (
 from tokenwatt_site.schema import validation_problems
 from tokenwatt_site.trace import parse as parse_trace
 from tokenwatt_site.trials import Evidence, read_trials
-from tokenwatt_site.trust import commitment, signature, statement
+from tokenwatt_site.trust import beside, commitment, signature
 from tokenwatt_site.trust.accuracy import check_answers, check_asked, check_under_load
+from tokenwatt_site.trust.checked import Checked
 from tokenwatt_site.trust.consistency import check_journal
 from tokenwatt_site.trust.difference import expect_equal
+from tokenwatt_site.trust.folder import listing
+from tokenwatt_site.trust.held import Held
 from tokenwatt_site.trust.instruments import check_engine, check_idle, check_power
 from tokenwatt_site.trust.keyring import Keyring, KeyState
 from tokenwatt_site.trust.plausibility import check_dates, check_epochs, check_requests
@@ -92,7 +95,6 @@ from tokenwatt_site.trust.privacy import (
 )
 from tokenwatt_site.trust.promises import NOTHING, Found, Promised, weigh
 from tokenwatt_site.trust.recomputation import Level, recomputed
-from tokenwatt_site.trust.replays import Replays
 from tokenwatt_site.trust.roles import check_model, check_roles, decoded
 from tokenwatt_site.trust.standing import RunStanding, stand, untold
 from tokenwatt_site.validity import require_playable
@@ -111,16 +113,15 @@ class ValidatedRun:
     `claims` are the numbers recomputed here from the evidence (equal to the file's own), and
     `run_id` is of the file's own bytes. `level` says how many of them: on "data" those of the
     engine model's replay are the file's own. `standing` is what its key and the statements about
-    it make of it, `promised` what its key committed to before.
+    it make of it, `promised` what its key committed to before. `run`, `claims` and `evidence` are
+    `held` packed: each time that they are asked for they may have to be read again.
     """
 
     path: Path
-    run: Run
     run_id: str
-    claims: Claims
     level: Level
-    evidence: Evidence
     keyid: str
+    held: Held
     standing: RunStanding
     promised: Promised = NOTHING
     made_by: InitVar[object] = None
@@ -128,6 +129,40 @@ class ValidatedRun:
     def __post_init__(self, made_by: object) -> None:
         if made_by is not _MADE_HERE:
             raise TypeError("a ValidatedRun is made by trust.verify alone")
+
+    @property
+    def run(self) -> Run:
+        """The signed document."""
+        return self.held.run
+
+    @property
+    def claims(self) -> Claims:
+        """The numbers, recomputed."""
+        return self.held.claims
+
+    @property
+    def evidence(self) -> Evidence:
+        """What the numbers follow from.
+
+        Raises:
+            InputError: a file is no longer what was verified.
+        """
+        return self.held.evidence
+
+    @property
+    def ended(self) -> datetime:
+        """When the run ended, by its own clock."""
+        return self.held.ended
+
+    @property
+    def opening(self) -> str:
+        """The digest of the first line of its journal, by which a commitment names it."""
+        return self.held.opening
+
+    @property
+    def first_trial(self) -> datetime | None:
+        """When its first trial began; None: none did."""
+        return self.held.first_trial
 
     @property
     def key_state(self) -> KeyState:
@@ -158,7 +193,7 @@ class Tree:
 def verify_run(path: Path, *, root: Path, keyring: Keyring, level: Level = "model") -> ValidatedRun:
     """Check a run file and the evidence beside it, and recompute its numbers.
 
-    A key that is not registered is no fault: the result says "unknown". Nor is a file of
+    A key that is not registered is no fault: the result says "unknown". Nor is a line of
     statements, or a commitment, that is not valid: `standing.unread` has it. Reproductions count
     only with the other run in sight, as in `settle`.
 
@@ -171,14 +206,15 @@ def verify_run(path: Path, *, root: Path, keyring: Keyring, level: Level = "mode
     Raises:
         VerificationError: with the number of the first check that failed.
     """
-    (run,) = settle([_verified(path, _document(path, root), keyring, level=level)], keyring)
-    beside = commitment.path_beside(path)
-    if not os.path.lexists(beside):
+    document = _document(path, _bytes(path, root))
+    (run,) = settle([_verified(path, document, keyring, level=level)], keyring)
+    promise = commitment.path_beside(path)
+    if not os.path.lexists(promise):
         return _promised([run], [], keyring)[0][0]
     try:
-        found, unread = _found(beside, _document(beside, root))
+        found, unread = _found(promise, _document(promise, _bytes(promise, root)), keyring)
     except TokenwattError as error:
-        return _unread(run, (beside, error))
+        return _unread(run, (promise, error))
     (run,), lies = _promised([run], [found], keyring)
     return _unread(run, *unread, *lies)
 
@@ -190,13 +226,14 @@ def _unread(run: ValidatedRun, *files: tuple[Path, TokenwattError]) -> Validated
 
 
 def _found(
-    path: Path, document: JsonValue
+    path: Path, document: JsonValue, keyring: Keyring
 ) -> tuple[Found, tuple[tuple[Path, TokenwattError], ...]]:
-    """Return a commitment with what is stated about it, and the files that are not valid."""
+    """Return a commitment with what is stated about it, and the files with what is not valid."""
     committed = commitment.parse(canonical_bytes(document), str(path))
     refuse_private(committed.commitment.opening, "opening", file=str(path))
-    said, unread = statement.gather([statement.path_beside(path)], committed.digest)
-    return Found(path, committed, said), unread
+    known = {*keyring.keys, committed.keyid}
+    said = beside.gather([beside.path_beside(path)], run_id=committed.digest, known=known)
+    return Found(path, committed, said.signed), said.unread
 
 
 def _promised(
@@ -214,15 +251,20 @@ def settle(runs: Sequence[ValidatedRun], keyring: Keyring) -> tuple[ValidatedRun
     """
     now = datetime.now(UTC)
     said = {
-        run_id: statement.gather([statement.path_beside(run.path) for run in copies], run_id)
+        run_id: beside.gather(
+            [beside.path_beside(run.path) for run in copies],
+            run_id=run_id,
+            known={*keyring.keys, *(run.keyid for run in copies)},
+        )
         for run_id, copies in _copies(runs).items()
     }
 
     def settled(among: Mapping[str, ValidatedRun]) -> Iterator[ValidatedRun]:
         for run in runs:
-            statements, unread = said[run.run_id]
-            standing = stand(run, statements, among=among, keyring=keyring, now=now)
-            yield replace(run, standing=replace(standing, unread=unread), made_by=_MADE_HERE)
+            told = said[run.run_id]
+            standing = stand(run, told.signed, among=among, keyring=keyring, now=now)
+            standing = replace(standing, unheard=told.unheard, unread=told.unread)
+            yield replace(run, standing=standing, made_by=_MADE_HERE)
 
     # A reproduction counts by how the other run stands, and no run stands otherwise for one.
     alone = {run_id: copies[0] for run_id, copies in _copies(settled({})).items()}
@@ -238,41 +280,54 @@ def load_claims_only(path: Path) -> ClaimsOnlyRecord:
     return _quoted(path, load_json(read_file(path), source=str(path)))
 
 
-def read_tree(runs_folder: Path, keyring: Keyring, replays: Replays | None = None) -> Tree:
+def read_tree(runs_folder: Path, keyring: Keyring, checked: Checked | None = None) -> Tree:
     """Read every `*.json` under a folder; its place and name carry no meaning.
 
     Of several copies of a run one counts: one signed with a known key, else the first path. (Where
     its journal tells no key, anyone can sign it again, and must not take its publisher's place by
-    that.) Statements and commitments that are not valid, and statements that belong to no file, are
-    refused; the run beside them stays. Symbolic links are refused, not followed. A folder that is
-    not there is empty.
+    that.) Lines of statements and commitments that are not valid, and statements that belong to no
+    file, are refused; the run beside them stays. Symbolic links are refused, not followed. A folder
+    that is not there is empty.
 
     Args:
         runs_folder: where they are.
         keyring: the registered keys.
-        replays: engine models that were replayed by an earlier call; None replays all of them.
+        checked: runs that passed in an earlier call; None verifies all of them.
     """
     runs: list[ValidatedRun] = []
     quoted: list[tuple[Path, ClaimsOnlyRecord]] = []
     found: list[Found] = []
     refused: list[tuple[Path, TokenwattError]] = []
-    for path in _candidates(runs_folder):
+    listed = listing(runs_folder)
+    for path in listed.documents:
         try:
-            document = _document(path, runs_folder)
+            data = _bytes(path, runs_folder)
+            if checked is not None and (known := checked.find(path, data)) is not None:
+                run_id, keyid, held = known  # passed every check, with these bytes and this code
+                runs.append(_made(run_id, "model", keyid, held, keyring))
+                continue
+            document = _document(path, data)
             if isinstance(document, dict) and "record_schema" in document:
                 quoted.append((path, _quoted(path, document)))
             elif commitment.is_commitment(document):
-                each, unread = _found(path, document)
+                each, unread = _found(path, document, keyring)
                 found.append(each)
                 refused += unread
             else:
-                runs.append(_verified(path, document, keyring, replays=replays))
+                run = _verified(path, document, keyring)
+                runs.append(run)
+                if checked is not None:
+                    checked.keep(data, run.run_id, run.keyid, run.held, run.run.evidence)
         except TokenwattError as error:
             refused.append((path, error))
     runs, lies = _promised(settle(runs, keyring), found, keyring)
     refused += lies
     refused += {path: (path, why) for run in runs for path, why in run.standing.unread}.values()
-    refused += statement.strays(runs_folder)
+    refused += listed.refused
+    subjects = [*(run.path for run in runs), *(each.path for each in found)]
+    refused += beside.strays(listed.statements, subjects)
+    quoted, contested = _uncontested(quoted)
+    refused += contested
     chosen: dict[str, Path] = {}
     for run in sorted(runs, key=_precedence):
         chosen.setdefault(f"run {run.run_id}", run.path)
@@ -293,6 +348,33 @@ def read_tree(runs_folder: Path, keyring: Keyring, replays: Replays | None = Non
     )
 
 
+def _uncontested(
+    quoted: Sequence[tuple[Path, ClaimsOnlyRecord]],
+) -> tuple[list[tuple[Path, ClaimsOnlyRecord]], list[tuple[Path, InputError]]]:
+    """Part from the records those that tell different things under one id; nobody is right."""
+    told: dict[str, list[tuple[Path, ClaimsOnlyRecord]]] = {}
+    for path, record in quoted:
+        told.setdefault(record.id, []).append((path, record))
+    refused = [
+        (
+            path,
+            InputError(
+                Problem(
+                    "is also the id of another record",
+                    file=str(path),
+                    field="id",
+                    found=name,
+                    expected="its own",
+                )
+            ),
+        )
+        for name, each in told.items()
+        if any(record != each[0][1] for _, record in each)
+        for path, _ in each
+    ]
+    return [item for item in quoted if item[0] not in dict(refused)], refused
+
+
 def _precedence(run: ValidatedRun) -> tuple[bool, Path]:
     return not run.standing.key.trusted, run.path
 
@@ -302,15 +384,6 @@ def _copies(runs: Iterable[ValidatedRun]) -> dict[str, list[ValidatedRun]]:
     for run in sorted(runs, key=_precedence):
         found.setdefault(run.run_id, []).append(run)
     return found
-
-
-def _candidates(folder: Path) -> list[Path]:
-    found: list[Path] = []
-    for where, folders, files in os.walk(folder, followlinks=False):
-        # A link to a folder is named, so that it is refused in the open and not passed over.
-        found += [Path(where, name) for name in folders if Path(where, name).is_symlink()]
-        found += [Path(where, name) for name in files if name.endswith(".json")]
-    return sorted(found)
 
 
 def _quoted(path: Path, document: JsonValue) -> ClaimsOnlyRecord:
@@ -349,7 +422,7 @@ def _in_file(problem: Problem, path: Path) -> Problem:
     )
 
 
-def _document(path: Path, root: Path) -> JsonValue:
+def _bytes(path: Path, root: Path) -> bytes:
     # (1) the file
     with _check(1, path):
         try:
@@ -364,7 +437,10 @@ def _document(path: Path, root: Path) -> JsonValue:
                     expected=f"a regular file under {root}",
                 )
             )
-        data = read_file(path)
+        return read_file(path)
+
+
+def _document(path: Path, data: bytes) -> JsonValue:
     # (2) strict JSON
     with _check(2, path):
         return load_json(data, source=str(path))
@@ -376,7 +452,6 @@ def _verified(
     keyring: Keyring,
     *,
     level: Level = "model",
-    replays: Replays | None = None,
 ) -> ValidatedRun:
     # (2) a run document
     with _check(2, path):
@@ -425,16 +500,18 @@ def _verified(
     # (10) recomputation
     with _check(10, path):
         run_id = sha256_hex(body)
-        claims, level = recomputed(run, run_id, evidence, trials, level=level, replays=replays)
-    standing = untold(run, signed.keyid, keyring=keyring, now=datetime.now(UTC))
+        claims, level = recomputed(run, evidence, trials, level=level)
+    return _made(run_id, level, signed.keyid, Held.of(path, run, claims, evidence), keyring)
+
+
+def _made(run_id: str, level: Level, keyid: str, held: Held, keyring: Keyring) -> ValidatedRun:
+    standing = untold(keyid, held.ended, keyring=keyring, now=datetime.now(UTC))
     return ValidatedRun(
-        path=path,
-        run=run,
+        path=held.path,
         run_id=run_id,
-        claims=claims,
         level=level,
-        evidence=evidence,
-        keyid=signed.keyid,
+        keyid=keyid,
+        held=held,
         standing=standing,
         made_by=_MADE_HERE,
     )

@@ -144,6 +144,7 @@
 
   async function unpack(packed, entry) {
     if (packed.length > MAX_COMPRESSED_BYTES) { refuse("is larger than is read"); }
+    if (packed[0] === 31 && packed[1] === 139 && packed[3]) { refuse("has names or comments in its gzip header"); }
     // Some servers say of such a file that it is gzip'd on the way, and browsers then unpack it.
     if (packed.length === entry.bytes && !(packed[0] === 31 && packed[1] === 139)) { return packed; }
     var made = new Uint8Array(entry.bytes), at = 0;

@@ -158,6 +158,28 @@
     return effect === null || effect < 50 * Math.log(1 + SLOWER) ? null : seen / effect * Math.log(1 + SLOWER);
   }
 
+  /* How many values are followed by one that is less by more than a step. */
+  function overtaken(first, stepNs) {
+    var count = 0, earliest = Infinity;
+    for (var i = first.length - 1; i >= 0; i--) {
+      if (earliest < first[i] - stepNs) { count++; }
+      earliest = Math.min(earliest, first[i]);
+    }
+    return count;
+  }
+
+  /* Of the requests of a trial that began to be answered, how many a later one overtook: seen and played; see claims/order.py. */
+  function orderOf(trial, r, played) {
+    var steps = trials.values("tpot", r, trial.records);
+    if (!steps.length) { return { n: 0, seen: 0, modelled: 0 }; }
+    var step = trials.atQuantile(steps, steps.length, 0.5);
+    var began = trial.records.filter(function (i) { return trials.known(r.first[i]); });
+    return {
+      n: began.length, seen: overtaken(began.map(function (i) { return r.first[i]; }), step),
+      modelled: overtaken(began.map(function (i) { return played.first[r.row[i]]; }), step)
+    };
+  }
+
   /* A straight line by least squares: {value, half} of its slope; null: there is none. */
   function slope(points, table) {
     var n = points.length, x = points.map(function (p) { return p[0]; }), y = points.map(function (p) { return p[1]; });
@@ -246,7 +268,7 @@
     var errors = corrected.map(function (c) { return c.error; });
     var rms = errors.includes(null) ? null : Math.sqrt(claims.sum(errors.map(function (e) { return e * e; })) / errors.length);
 
-    var told = [], points = [], boundaries = new Map(measured.map(function (m) { return [m.repeat, m.urps]; }));
+    var told = [], points = [], order = { n: 0, seen: 0, modelled: 0 }, boundaries = new Map(measured.map(function (m) { return [m.repeat, m.urps]; }));
     for (var trial of run.trials) {
       var played = await play(full.engine, trial.drawn, trial.rateUrps), fact = toldOf(trial, run.records, played);
       told.push(fact);
@@ -255,6 +277,8 @@
         var slower = await play({ prices: slow(full.engine.prices), limits: full.engine.limits }, trial.drawn, trial.rateUrps);
         var pace = paceOf(fact, played, slower, trial.drawn.scored);
         if (pace !== null) { points.push([Date.parse(trial.started) / 1000, pace]); }
+        var ordered = orderOf(trial, run.records, played);
+        Object.keys(order).forEach(function (key) { order[key] += ordered[key]; });
       }
     }
     var line = slope(points, data.t975), times = points.map(function (p) { return p[0]; });
@@ -263,7 +287,8 @@
     var at = run.trials.map(function (t) { return Date.parse(t.started) / 1000; });
     var refused = measured.length < run.derived.made.repeats.length || corrected.length < MIN_REPEATS || rms === null || rms > MAX_RMS
       || (spec.protocol.mode !== "demo" && Math.max.apply(null, at) - Math.min.apply(null, at) < MIN_SPREAD_S)
-      || !drift || Math.abs(drift.change) > Math.max(MAX_DRIFT, drift.half);
+      || !drift || Math.abs(drift.change) > Math.max(MAX_DRIFT, drift.half)
+      || order.seen - order.modelled > order.n - engine.rank(Math.max.apply(null, slo.map(function (o) { return o.quantile; })), order.n);
     var claim = {
       outcome: refused ? "refused" : "accepted", rms_percent: rms === null ? null : 100 * rms,
       drift_percent: drift ? 100 * drift.change : null, base_ps: full.engine.prices[0], sequence_ps: full.engine.prices[1],

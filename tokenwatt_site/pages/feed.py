@@ -1,0 +1,171 @@
+"""Atom feeds of results: an entry for each run, and one for each change of what it stands for.
+
+Ids are tag: URIs of the site's host and never change; what a run stands for is in its entry, whose
+`updated` is then the statement's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from urllib.parse import urlsplit
+from xml.etree import ElementTree as ET
+
+from tokenwatt_site.configuration import Configuration, led_by
+from tokenwatt_site.metrics import METRICS
+from tokenwatt_site.pages import cite, headline, statements, text
+from tokenwatt_site.pages.dataset import Publisher
+from tokenwatt_site.trust.predicates import Kind
+from tokenwatt_site.trust.registration import moment, utc
+from tokenwatt_site.trust.standing import Told
+from tokenwatt_site.trust.verify import ValidatedRun
+
+NAME = "feed.xml"
+MAX_ENTRIES = 200
+"""A feed has the newest; all results are in the API."""
+
+ATOM = "http://www.w3.org/2005/Atom"
+_NEVER = "1970-01-01T00:00:00Z"
+_KINDS: tuple[Kind, ...] = ("withdrawn", "superseded", "disputed", "settled", "reproduced")
+_NOT_XML = re.compile(r"[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An entry before it is written; `path` is of its page, from the root of the site."""
+
+    id: str
+    title: str
+    published: datetime
+    updated: datetime
+    path: str
+    author: str
+    summary: str
+    categories: tuple[str, ...]
+
+
+def feeds(
+    configurations: Sequence[Configuration],
+    by_id: Mapping[str, ValidatedRun],
+    publisher: Publisher,
+) -> dict[str, str]:
+    """Return the feeds by path: one of all results, one per engine and one per accelerator.
+
+    Empty where the site has no address: an entry's id and link are made of it.
+
+    Args:
+        configurations: what is published.
+        by_id: all runs there are.
+        publisher: whose feeds they are.
+    """
+    host = urlsplit(publisher.address or "").hostname
+    if host is None:
+        return {}
+    members: dict[str, tuple[str, list[Entry]]] = {NAME: (f"{publisher.name}: results", [])}
+    for configuration in configurations:
+        entries = list(_entries(configuration, by_id, host))
+        members[NAME][1].extend(entries)
+        setup = configuration.setup
+        for kind, name in (("engine", setup.engine.name), ("accelerator", setup.accelerator.model)):
+            slug = "-".join(re.findall(r"[a-z0-9]+", name.lower()))[:60]
+            if slug and text.recorded(name):
+                title = f"{publisher.name}: results of {kind} {name}"
+                members.setdefault(f"feeds/{kind}-{slug}.xml", (title, []))[1].extend(entries)
+    return {
+        path: _written(path, title, entries, publisher, host)
+        for path, (title, entries) in members.items()
+    }
+
+
+def _entries(
+    configuration: Configuration, by_id: Mapping[str, ValidatedRun], host: str
+) -> Iterator[Entry]:
+    for run in configuration.runs:
+        view = led_by(configuration, run, by_id)
+        stated = [told for kind in _KINDS for told in run.standing.counting(kind)]
+        ended = moment(run.run.conditions.ended)
+        witness = run.standing.witness
+        published = ended if witness is None else witness.signed.made
+        path = f"{cite.FOLDER}/{run.run_id}/"
+        marks = (*statements.marks(run), *(["simulated"] if run.run.simulated else []))
+        lead = "".join(f"[{mark}] " for mark in marks)
+        value = _value(view)
+        setup = run.run.spec.setup
+        kinds = (setup.workload.name, setup.engine.name, setup.accelerator.model, *marks)
+        base = f"tag:{host},{ended:%Y-%m-%d}:run/{run.run_id}"
+        author = run.signer or run.keyid
+        against = " ".join(f"{a} {b}" for a, b in statements.notices(run.standing))
+        yield Entry(
+            base,
+            f"{lead}{view.title}: {value}",
+            published,
+            max([published, *(told.signed.made for told in stated)]),
+            path,
+            author,
+            f"{against} {value}; {run.run.spec.protocol.mode} mode,"
+            f" {text.boards(setup.accelerator)}, {text.engine(setup.engine)},"
+            f" {setup.model.name}, {setup.workload.name}, {text.slo(setup.slo)}.".strip(),
+            kinds,
+        )
+        yield from (_change(view, told, base, path, kinds) for told in stated)
+
+
+def _change(
+    view: Configuration, told: Told, base: str, path: str, categories: tuple[str, ...]
+) -> Entry:
+    kind, made = told.signed.kind, told.signed.made
+    return Entry(
+        f"{base}/statement/{told.signed.digest}",
+        f"{kind.capitalize()}: {view.title}",
+        made,
+        made,
+        path,
+        statements.signer(told),
+        f"{statements.signer(told)}: {statements.says(told)}. It is about: {_value(view)}.",
+        categories,
+    )
+
+
+def _value(view: Configuration) -> str:
+    """The headline with its interval and n, or that there is none."""
+    claim = headline.goodput(view.claims)
+    if claim.value is None:
+        return f"no goodput ({claim.reason})"
+    metric = METRICS[claim.key]
+    kept = "" if claim.key == headline.LONG_RUN else f", {headline.UNCORRECTED}"
+    return f"{text.amount(claim.value, metric)} {metric.unit} ({text.sureness(claim)}){kept}"
+
+
+def _written(
+    path: str, title: str, entries: Iterable[Entry], publisher: Publisher, host: str
+) -> str:
+    newest = sorted(entries, key=lambda e: (e.updated, e.id), reverse=True)[:MAX_ENTRIES]
+    root = ET.Element("feed", xmlns=ATOM)
+    _add(root, "id", f"tag:{host},2026:{path}")
+    _add(root, "title", title)
+    _add(root, "updated", max((utc(e.updated) for e in newest), default=_NEVER))
+    ET.SubElement(root, "link", rel="self", href=publisher.url(path), type="application/atom+xml")
+    ET.SubElement(root, "link", rel="alternate", href=publisher.url("index.html"), type="text/html")
+    _add(ET.SubElement(root, "author"), "name", publisher.name)
+    if publisher.licence is not None:
+        ET.SubElement(root, "link", rel="license", href=publisher.licence.url)
+        _add(root, "rights", publisher.licence.name)
+    for each in newest:
+        entry = ET.SubElement(root, "entry")
+        _add(entry, "id", each.id)
+        _add(entry, "title", each.title)
+        _add(entry, "published", utc(each.published))
+        _add(entry, "updated", utc(each.updated))
+        ET.SubElement(entry, "link", rel="alternate", href=publisher.url(each.path))
+        _add(ET.SubElement(entry, "author"), "name", each.author)
+        for term in dict.fromkeys(each.categories):
+            ET.SubElement(entry, "category", term=_NOT_XML.sub("\ufffd", term))
+        _add(entry, "summary", each.summary)
+    ET.indent(root)
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
+
+
+def _add(parent: ET.Element, name: str, words: str) -> None:
+    ET.SubElement(parent, name).text = _NOT_XML.sub("\ufffd", words)

@@ -1,0 +1,85 @@
+"""Finished pages that an earlier build made, so that a rebuild makes only those that changed.
+
+A page follows from what its renderer is given and from our own code. So it is kept, its charts
+drawn, under the digest of both; runs count by their own digests and by how they stand.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from tokenwatt_site.cache import CODE, Cache, code_digest
+from tokenwatt_site.canonical import JsonValue, sha256_hex
+from tokenwatt_site.configuration import Configuration
+from tokenwatt_site.pages.drawing import draw
+from tokenwatt_site.pages.page import Page, fill
+from tokenwatt_site.trust.verify import ValidatedRun
+
+_TEMPLATES: Final = CODE | {".j2"}
+_RENDERS: Final = ("altair", "jinja2", "markupsafe", "pydantic", "vl-convert-python")
+
+
+class KeptPages:
+    """Pages with their charts in them, and other texts of which there is one for each page."""
+
+    def __init__(self, folder: Path) -> None:
+        """Keep them in `folder`, which is made with the first of them."""
+        self._folder = folder
+        self._cache = Cache(folder, "page")
+
+    def get(self, render: Callable[..., Page], *given: object) -> Page:
+        """Return what `render(*given)` does, its charts drawn.
+
+        Args:
+            render: a function of a module, which looks at nothing but what it is given.
+            given: for it; what tells two of them apart is in their `repr`.
+        """
+
+        def finished() -> str:
+            page = render(*given)
+            html = fill(page.html, page.charts, lambda chart: draw(chart, self._folder))
+            return json.dumps([page.title, page.description, page.toc, html])
+
+        title, description, toc, html = json.loads(self._kept(finished, render, given))
+        contents = tuple((anchor, words) for anchor, words in toc)
+        return Page(title, description, contents, html, charts=())
+
+    def text(self, render: Callable[..., str], *given: object) -> str:
+        """Return what `render(*given)` does, as `get` does for a page."""
+        return self._kept(lambda: render(*given), render, given)
+
+    def _kept(self, make: Callable[[], str], render: Callable[..., object], given: object) -> str:
+        code = code_digest(_TEMPLATES, _RENDERS)
+        told = [code, render.__module__, render.__qualname__, _seen(given)]
+        key = sha256_hex(json.dumps(told).encode())
+        if (entry := self._cache.find(key)) is not None:
+            return zlib.decompress(entry).decode()
+        made = make()
+        self._cache.keep(key, zlib.compress(made.encode(), 3))
+        return made
+
+    def drop_unused(self) -> None:
+        """Remove what nobody asked for."""
+        self._cache.drop_unused()
+
+
+def _seen(value: object) -> JsonValue:
+    """Return what a page can show of a value."""
+    match value:
+        case Configuration():
+            runs, reference = _seen(value.runs), _seen(value.reference)
+            return [value.id, value.title, runs, reference, repr(value.exclusions)]
+        case ValidatedRun():
+            # The run itself, its evidence too, is what its digest is of.
+            standing, promised = repr(value.standing), repr(value.promised)
+            return [value.run_id, str(value.path), value.level, value.keyid, standing, promised]
+        case Mapping():
+            return [[_seen(key), _seen(item)] for key, item in value.items()]
+        case tuple() | list():
+            return [_seen(item) for item in value]
+        case _:
+            return repr(value)
