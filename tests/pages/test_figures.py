@@ -1,11 +1,8 @@
 from __future__ import annotations
 
-from copy import copy
-from dataclasses import replace
-
 import pytest
 
-from tests.pages.conftest import FaultyEngine, Make, once
+from tests.pages.conftest import FaultyEngine, Make, once, told
 from tests.pages.test_chart import rows_of
 from tests.pages.test_report import with_numbers
 from tests.support.runs import spec_in_mode
@@ -155,24 +152,16 @@ def test_power_is_drawn_with_its_window_where_it_was_measured(
 
 def test_without_any_trial_the_charts_say_so(make: Make) -> None:
     demo = make()
-    claims = demo.claims.model_copy(update={"trials": (), "repeats": (), "distributions": ()})
-    empty = replace_claims(demo, claims)
+    empty = told(demo, trials=(), repeats=(), distributions=())
     assert [f.missing is not None for f in details(empty)] == [True] * 6
-
-
-def replace_claims(configuration: Configuration, claims: object) -> Configuration:
-    headline = copy(configuration.headline)
-    object.__setattr__(headline, "claims", claims)
-    return replace(configuration, headline=headline)
 
 
 def test_a_trial_that_was_stopped_early_is_counted_and_not_drawn_as_zero(make: Make) -> None:
     demo = make()
     *others, last = demo.claims.trials
     early = last.model_copy(update={"stopped_early": True, "output_tokens_per_s": None})
-    claims = demo.claims.model_copy(update={"trials": (*others, early)})
-    attainment, delivered, *_ = details(replace_claims(demo, claims))
-    assert f"1 of {len(claims.trials)} trials was stopped" in attainment.note
+    attainment, delivered, *_ = details(told(demo, trials=(*others, early)))
+    assert f"1 of {len(others) + 1} trials was stopped" in attainment.note
     assert "1 trial stopped early has no whole window and is not shown" in delivered.note
     assert delivered.chart is not None
     assert f"{len(others)} PASS" in delivered.chart.description or "0 FAIL" in (
@@ -210,8 +199,7 @@ def test_a8_failures_of_a_trial_that_does_not_count_are_in_the_table_alone(make:
     demo = make()
     *others, last = demo.claims.trials
     invalid = last.model_copy(update={"verdict": "INVALID", "failures": {"not_sent": 3}})
-    claims = demo.claims.model_copy(update={"trials": (*others, invalid)})
-    attainment = details(replace_claims(demo, claims))[0]
+    attainment = details(told(demo, trials=(*others, invalid)))[0]
     assert cells(attainment, "Failed requests")[-1] == "3 not sent"
     assert "failed" not in attainment.note
 

@@ -3,13 +3,12 @@ from __future__ import annotations
 import re
 import shlex
 from copy import copy
-from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
-from tests.pages.conftest import Make, board_spec, number, once, told, with_metrics
+from tests.pages.conftest import Altered, Make, board_spec, number, once, told, with_metrics
 from tests.support.runs import RunBuilder, a_key, small_spec, spec_in_mode
 from tokenwatt_site.commands.measure import read_spec
 from tokenwatt_site.commands.reproduce import EXIT_CODES
@@ -240,9 +239,7 @@ def with_numbers(configuration: Configuration, **values: float) -> Configuration
         else m
         for m in claims.metrics
     )
-    headline = copy(configuration.headline)
-    object.__setattr__(headline, "claims", claims.model_copy(update={"metrics": metrics}))
-    return replace(configuration, headline=headline)
+    return told(configuration, metrics=metrics)
 
 
 def with_repeats(configuration: Configuration, *brackets: tuple[int, int]) -> Configuration:
@@ -259,10 +256,7 @@ def with_repeats(configuration: Configuration, *brackets: tuple[int, int]) -> Co
         )
         for number, (passed, failed) in enumerate(brackets, start=1)
     )
-    headline = copy(configuration.headline)
-    claims = configuration.claims.model_copy(update={"repeats": repeats})
-    object.__setattr__(headline, "claims", claims)
-    return replace(configuration, headline=headline)
+    return told(configuration, repeats=repeats)
 
 
 def test_the_summary_of_the_example_comes_out_of_the_template(boards: Configuration) -> None:
@@ -407,9 +401,10 @@ def test_the_cost_is_the_time_the_run_took(boards: Configuration, ended: str, wo
     run = boards.headline.run
     times = {"started": "2026-01-01T00:00:00Z", "ended": ended}
     conditions = run.conditions.model_copy(update=times)
-    headline = copy(boards.headline)
-    object.__setattr__(headline, "run", run.model_copy(update={"conditions": conditions}))
-    assert report.cost(headline) == words
+    changed = run.model_copy(update={"conditions": conditions})
+    head = copy(boards.headline)
+    object.__setattr__(head, "held", Altered(head.held, changed, head.claims, head.evidence))
+    assert report.cost(head) == words
 
 
 def test_a_full_run_that_may_not_rank_says_why(full: Configuration) -> None:

@@ -194,7 +194,10 @@ class CellEntry(_Document):
 
 
 class CatalogueRow(_Document):
-    """One configuration in the leaderboard; `rank` is [best, worst], null where it may not rank."""
+    """One configuration in the leaderboard; `rank` is [best, worst], null where it may not rank.
+
+    `excluded` has why not: a code, a sentence, and a few words.
+    """
 
     id: str
     title: str
@@ -204,7 +207,7 @@ class CatalogueRow(_Document):
     tied: bool
     simulated: bool
     retracted: bool
-    excluded: list[tuple[str, str]]
+    excluded: list[tuple[str, str, str]]
     mode: str
     measured: str
     n: int
