@@ -4,6 +4,7 @@ import json
 import re
 
 import pytest
+from jsonschema import Draft202012Validator
 from typer.testing import CliRunner
 
 from tests.conftest import ROOT
@@ -21,6 +22,7 @@ from tests.support.runs import (
 from tests.support.statements import state
 from tests.support.tokenizer_files import metaspace
 from tokenwatt_site import __version__, cli
+from tokenwatt_site.canonical import load_yaml
 from tokenwatt_site.commands.check import Checked
 from tokenwatt_site.prompts import COMMON_WORDS
 
@@ -203,6 +205,23 @@ def test_spec_check_names_the_configuration(here):
     done = call("spec", "check", "a.spec.yaml")
     assert done.exit_code == 0
     assert "valid, configuration toy-135m-cpu-toy-" in done.stdout
+
+
+def test_spec_schema_takes_the_shipped_specs_and_refuses_what_is_none():
+    done = call("spec", "schema")
+    validator = Draft202012Validator(json.loads(done.stdout))
+    validator.check_schema(validator.schema)
+    for path in sorted((ROOT / "specs").glob("*.spec.yaml")):
+        value, _ = load_yaml(path.read_bytes(), source=str(path))
+        validator.validate(value)
+        setup = value["setup"]
+        for wrong in (
+            value | {"titel": "x"},
+            value | {"setup": setup | {"arrival": "uniform"}},
+            value | {"protocol": value["protocol"] | {"repeats": 0}},
+            {name: item for name, item in value.items() if name != "label"},
+        ):
+            assert not validator.is_valid(wrong)
 
 
 def test_spec_check_prints_the_lines_that_a_gate_lacks_and_nothing_else_beside_the_name(

@@ -50,7 +50,7 @@ from tokenwatt_site.measure.session import Events
 from tokenwatt_site.measure.trial import Progress
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.run import Run
-from tokenwatt_site.spec import Role
+from tokenwatt_site.spec import Role, json_schema
 from tokenwatt_site.trust.recomputation import Level
 
 P = ParamSpec("P")
@@ -448,6 +448,13 @@ def check(
                 typer.echo(checked.missing)
     if problems:
         raise SpecError(*problems)
+
+
+@spec_app.command("schema")
+@_handled
+def schema() -> None:
+    """Print the JSON Schema of a spec, by which editors complete and check one."""
+    typer.echo(json.dumps(json_schema(), indent=1, ensure_ascii=False))
 
 
 @spec_app.command("trace")

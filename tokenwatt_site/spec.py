@@ -534,6 +534,15 @@ def load_spec(path: Path) -> Spec:
     return parse_spec(value, source=str(path), lines=lines)
 
 
+def json_schema() -> JsonValue:
+    """Return the JSON Schema (2020-12) of a spec file, for editors.
+
+    It knows fields, types and ranges. What goes together with what, only `load_spec` checks.
+    """
+    schema: dict[str, JsonValue] = Spec.model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
 def parse_spec(value: JsonValue, *, source: str, lines: Lines | None = None) -> Spec:
     """Check plain values against the schema; see `load_spec`."""
     try:

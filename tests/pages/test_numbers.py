@@ -228,3 +228,13 @@ def test_a_check_of_physics_marks_its_number_wherever_it_stands(energetic: Confi
     assert "Warning: see below" in key_lines(marked)["GPU board power"]
     row = row_of(marked, "MBU of bus × clock")
     assert (row.kind, row.value, row.marks) == ("missing", "withheld: 112%", ("Withheld",))
+
+
+def test_every_number_has_a_place_of_its_own_and_the_first_of_a_metric_its_key(
+    full: Configuration,
+) -> None:
+    rows = [row for row in numbers.number_rows(full) if row.anchor]
+    places = [row.place for row in rows]
+    assert len(places) == len(set(places))
+    assert {f"metric-{claim.key}" for claim in full.claims.metrics} <= set(places)
+    assert "metric-ttft-ttft-p50" in places

@@ -8,6 +8,7 @@ with a title and a description.
 from __future__ import annotations
 
 import json
+import re
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from tokenwatt_site.canonical import canonical_bytes, sha256_hex
 from tokenwatt_site.files import put
 
 # Part of the cache key: raise it when the rewriting below changes.
-_REWRITING = "1"
+_REWRITING = "2"
 
 BLUE = "#0b5fa5"
 BLUE_SOFT = "#cfe2f4"
@@ -99,6 +100,8 @@ def rewrite(svg: str, chart: Chart, kind: str) -> str:
     for element in root.iter():
         _colour(element)
         _own_ids(element, prefix)
+        _shorten(element)
+    _share(root)
     for name in ("width", "height", "style", "class"):
         root.attrib.pop(name, None)
     root.set("class", f"tw-svg tw-{kind}")
@@ -125,6 +128,50 @@ def _drop_background(root: ET.Element) -> None:
         for child in list(parent):
             if child.tag == f"{{{_SVG}}}path" and child.get("class") == "background":
                 parent.remove(child)
+
+
+_DEFAULTS = {
+    "opacity": "1",
+    "stroke-width": "1",
+    "font-weight": "normal",
+    "transform": "translate(0,0)",
+    "x2": "0",
+    "y2": "0",
+}
+"""What an SVG attribute means where it is left out."""
+
+_LONG_NUMBER = re.compile(r"-?\d+\.\d{3,}")
+
+_INHERITED = ("class", "stroke-width", "stroke-dasharray", "font-size", "text-anchor")
+"""What parts take over from the group that they are in."""
+
+
+def _shorten(element: ET.Element) -> None:
+    """Leave out what says nothing, and digits finer than a hundredth of a pixel."""
+    for name in ("transform", "d"):
+        if (value := element.get(name)) is not None:
+            element.set(name, _LONG_NUMBER.sub(lambda m: f"{float(m[0]):.2f}", value))
+    for name, meaning in _DEFAULTS.items():
+        if element.get(name) == meaning:
+            del element.attrib[name]
+    for child in list(element):
+        if child.get("d") == "" and child.get("display") == "none":
+            element.remove(child)
+
+
+def _share(element: ET.Element) -> None:
+    """Say once, in their group, what all its parts say."""
+    children = list(element)
+    for child in children:
+        _share(child)
+    if element.tag != f"{{{_SVG}}}g" or len(children) < 2:
+        return
+    for name in _INHERITED:
+        values = {child.get(name) for child in children}
+        if len(values) == 1 and None not in values and element.get(name) is None:
+            element.set(name, values.pop() or "")
+            for child in children:
+                del child.attrib[name]
 
 
 def _own_ids(element: ET.Element, prefix: str) -> None:

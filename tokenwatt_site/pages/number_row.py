@@ -12,7 +12,8 @@ class NumberRow:
 
     `value` is a number as it is written, or where `kind` says so words in its place, or the reason
     why there is none. `marks` are the words of checks of physics that said something of it. `run`
-    is the id of the run that the words name, where it is among the runs of this site.
+    is the id of the run that the words name, where it is among the runs of this site. `place` is
+    the anchor of the line: "metric-" and its key, of further quantiles their label too.
     """
 
     group: str
@@ -25,3 +26,4 @@ class NumberRow:
     kind: Literal["number", "words", "missing"] = "number"
     marks: tuple[str, ...] = ()
     run: str | None = None
+    place: str | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -77,6 +78,7 @@ class KeyFigure:
     unit: str
     lines: tuple[str, ...]
     share: float | None = None
+    key: str = ""
 
 
 def key_figures(configuration: Configuration) -> Iterator[KeyFigure]:
@@ -140,10 +142,11 @@ def _key_figure(
 ) -> KeyFigure:
     metric = METRICS[claim.key]
     if claim.value is None:
-        return KeyFigure(claim.label, None, "", (outcomes.why(claims, claim),))
+        return KeyFigure(claim.label, None, "", (outcomes.why(claims, claim),), key=claim.key)
     marks = [f"{words}: see below" for words in outcomes.marks(claims, claim.key)]
     lines = tuple(part for part in (_sureness(claims, claim), line, *marks) if part)
-    return KeyFigure(claim.label, text.amount(claim.value, metric), metric.unit, lines, share)
+    value = text.amount(claim.value, metric)
+    return KeyFigure(claim.label, value, metric.unit, lines, share, claim.key)
 
 
 def _sureness(claims: Claims, claim: MetricClaim) -> str:
@@ -184,11 +187,24 @@ def number_rows(configuration: Configuration, named: Factors = NO_FACTORS) -> It
         named: what the site multiplies energy with.
     """
     first: dict[str, str] = {}
-    for row in _rows(configuration, named):
+    places: set[str] = set()
+    for plain in _rows(configuration, named):
+        row = replace(plain, place=_place(plain, places))
         label = first.setdefault(row.value, row.label) if row.kind == "missing" else row.label
         again = f"{row.value.partition(':')[0]}: as for {label}"
         shorter = label != row.label and len(again) < len(row.value)
         yield replace(row, value=again) if shorter else row
+
+
+def _place(row: NumberRow, taken: set[str]) -> str | None:
+    """Name the place of a line; the first of a metric, the SLO's own, has the key alone."""
+    if row.anchor is None:
+        return None
+    place = f"metric-{row.anchor}"
+    if place in taken:
+        place += "-" + re.sub(r"[^a-z0-9]+", "-", row.label.lower()).strip("-")
+    taken.add(place)
+    return place
 
 
 def _rows(configuration: Configuration, named: Factors) -> Iterator[NumberRow]:
