@@ -53,8 +53,9 @@ def kinds(site: Path) -> Iterator[tuple[str, str]]:
     for path in sorted(site.rglob("*.html")):
         name = path.relative_to(site).as_posix()
         html = path.read_text(encoding="utf-8")
-        if name.startswith("reports/"):
-            name = "reports/plain" if "<h1>Toy model on a CPU</h1>" in html else "reports/labelled"
+        kind, _, rest = name.partition("/")
+        if kind in {"reports", "runs"} and rest:
+            name = f"{kind}/{'plain' if '<h1>Toy model on a CPU</h1>' in html else 'labelled'}"
         yield name, html
 
 

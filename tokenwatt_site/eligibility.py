@@ -110,16 +110,17 @@ def _why_no_reference(gate: GateClaim, reference: ValidatedRun | None) -> str | 
     if not reference.standing.key.trusted:
         # Else anybody could bring a reference that is easily matched.
         return f"{against}, whose key {reference.standing.key.text}"
-    if reference.standing.retracted or reference.standing.disputed:
-        state = "was taken back" if reference.standing.retracted else "is disputed"
-        return f"{against}, which {state}"
-    if reference.run.simulated or reference.run.status != "complete":
-        state = "simulated" if reference.run.simulated else "interrupted"
-        return f"{against}, which is {state}"
     compared = reference.claims.gate
-    if compared.outcome == "passed":
+    for weak, state in (
+        (reference.standing.retracted, "was taken back"),
+        (reference.standing.disputed, "is disputed"),
+        (reference.run.simulated, "is simulated"),
+        (reference.run.status != "complete", "is interrupted"),
         # It may be the allowed drop below another, and that below a third.
-        return f"{against}, which is no baseline: it was itself compared with another"
+        (compared.outcome == "passed", "is no baseline: it was itself compared with another"),
+    ):
+        if weak:
+            return f"{against}, which {state}"
     if compared.outcome != "reference":
         return f"the run whose answers were compared with did not pass: {compared.text}"
     return None

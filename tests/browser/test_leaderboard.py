@@ -253,7 +253,8 @@ def marks(page: Page) -> dict[str, Any]:
         """() => {
         const rows = document.querySelectorAll(".tw-trade:not([hidden]) tbody tr");
         const shown = Array.from(rows).filter(row => row.offsetParent);
-        const mark = row => [row.querySelector("th").textContent, row.querySelector("svg").outerHTML];
+        const words = row => row.querySelector("th").textContent;
+        const mark = row => [words(row), row.querySelector("svg").outerHTML];
         return Object.fromEntries(shown.map(mark)); }"""
     )
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.pages.conftest import Altered, Make, board_spec, number, once, told, with_metrics
-from tests.support.runs import RunBuilder, a_key, small_spec, spec_in_mode
+from tests.support.runs import RunBuilder, a_key, keyring_of, small_spec, spec_in_mode
 from tokenwatt_site.commands.measure import read_spec
 from tokenwatt_site.commands.reproduce import EXIT_CODES
 from tokenwatt_site.configuration import Configuration, group
@@ -414,10 +414,12 @@ def test_a_full_run_that_may_not_rank_says_why(full: Configuration) -> None:
 def test_a_run_under_another_key_stands_in_the_history(tmp_path: Path) -> None:
     ours = RunBuilder(day=1).write(tmp_path / "a")
     theirs = RunBuilder(day=2, key=a_key(2)).write(tmp_path / "b")
-    runs = [verify_run(p, root=tmp_path, keyring=Keyring()) for p in (ours, theirs)]
-    text = parsed(group(runs)[0]).text
-    assert "Rerun under 1 other key" in text
-    assert all(run.run_id[:12] in text for run in runs)
+    for keys, words in (((1, 2), "Rerun under 1 other key"), ((1,), "Nobody else with a known")):
+        keyring = keyring_of(tmp_path / words, *map(a_key, keys))
+        runs = [verify_run(p, root=tmp_path, keyring=keyring) for p in (ours, theirs)]
+        text = parsed(group(runs)[0]).text
+        assert words in text
+        assert all(run.run_id[:12] in text for run in runs)
 
 
 def test_a_page_with_everything_draws_every_chart(energetic: Configuration) -> None:

@@ -15,6 +15,7 @@ from tokenwatt_site.configuration import Configuration, group
 from tokenwatt_site.eligibility import reasons
 from tokenwatt_site.leaderboard import rank
 from tokenwatt_site.pages import facts, ranking, report, statements
+from tokenwatt_site.pages.catalogue import catalogue
 from tokenwatt_site.pages.page import NO_LINKS, Links
 from tokenwatt_site.statistics import Ratio, against
 from tokenwatt_site.trust.keyring import Keyring, KeyState
@@ -119,9 +120,9 @@ def test_a_run_that_was_taken_back_is_struck_through_and_keeps_its_numbers(
     assert 'class="tw-strip tw-struck"' in page
     assert "<b>Withdrawn.</b> Lab 1, 2026-02-01 10:00: the driver was another one." in page
     assert next(iter(facts.facts(configuration))).label == "Withdrawn"
-    board = ranking.render(
-        rank([configuration]), {configuration.id: configuration}, {configuration.id: "x"}, (), ()
-    ).html
+    named = {configuration.id: configuration}
+    listed = catalogue(rank([configuration]), named, {configuration.id: "x"})
+    board = ranking.render(listed, (), ()).html
     assert f"<s>{configuration.title}</s>" in board
     assert "<li>withdrawn: 1</li>" in board
     assert "withdrawn by its publisher: the driver was another one" in board

@@ -291,9 +291,7 @@ def _reproduced(configuration: Configuration) -> Fact:
     others = {
         r.keyid
         for r in configuration.runs
-        if r.standing.publisher != chain[-1]
-        and r.standing.key.trusted
-        and not r.standing.retracted
+        if r.standing.publisher != chain[-1] and r.standing.key.trusted and not r.standing.retracted
     }
     if others:
         return Fact(
@@ -310,7 +308,7 @@ def _reproduced(configuration: Configuration) -> Fact:
         "no",
         "reproduced",
         "Not reproduced",
-        "Nobody else has published a run of this configuration.",
+        "Nobody else with a known key has published a run of this configuration.",
         "Files cannot expose a consistent fabrication; only a rerun by others can.",
     )
 
