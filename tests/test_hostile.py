@@ -27,21 +27,28 @@ from tokenwatt_site.errors import InputError, SpecError
 from tokenwatt_site.pages.ranking_csv import NAME
 from tokenwatt_site.trust.verify import load_claims_only, read_tree
 
+LIVE = re.compile(r"on.*|(xlink:)?href|src|style")
+"""Attributes of a drawing that do something; the others follow from the length of words in it."""
+
 
 class Structure(HTMLParser):
-    """The elements of a page with the names of their attributes; no text, and no values."""
+    """The elements of a page with the names of their attributes, of drawings those in LIVE; no text."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
         self.elements: list[tuple[str, ...]] = []
         self.links: list[str] = []
+        self.drawings = 0
         self.feed(html)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, *(name for name, _ in attrs)))
+        self.drawings += tag == "svg"
+        names = (name for name, _ in attrs if not self.drawings or LIVE.fullmatch(name))
+        self.elements.append((tag, *names))
         self.links += [value or "" for name, value in attrs if name in {"href", "src", "action"}]
 
     def handle_endtag(self, tag: str) -> None:
+        self.drawings -= tag == "svg"
         self.elements.append((f"/{tag}",))
 
     def handle_comment(self, data: str) -> None:  # whatever it says

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.browser
 LIVE = """
 () => [...document.querySelectorAll("*")].filter(e =>
   [...e.attributes].some(a => a.name.startsWith("on") || /^\\s*javascript:/i.test(a.value))
-  || (e.tagName === "SCRIPT" && e.textContent.includes("pwned"))
+  || (e.tagName === "SCRIPT" && e.type !== "application/ld+json" && e.textContent.includes("pwned"))
   || (e.tagName === "IMG" && !/images\\/client-/.test(e.src))
 ).map(e => e.outerHTML.slice(0, 200))
 """
@@ -117,8 +117,10 @@ def test_f29_search_finds_the_words_and_runs_none(hostile: Hostile, seen: Seen) 
 
 def test_f29_sorting_and_copying_run_none_of_the_words(hostile: Hostile, seen: Seen) -> None:
     seen.page.goto(hostile.url + "index.html", wait_until="networkidle")
-    for button in seen.page.locator("table.tw-sortable thead button").all():
-        button.click()
+    buttons = seen.page.locator(".tw-lb:visible thead button")
+    assert buttons.count() > 2
+    for at in range(buttons.count()):  # the table is drawn anew at each press
+        buttons.nth(at).click()
     assert seen.page.evaluate(LIVE) == []
     expect_inert(seen, hostile.url + hostile.report)
     for button in seen.page.locator("[data-copy]:visible").all():
