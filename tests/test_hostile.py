@@ -32,7 +32,7 @@ LIVE = re.compile(r"on.*|(xlink:)?href|src|style")
 
 
 class Structure(HTMLParser):
-    """The elements of a page with the names of their attributes, of drawings those in LIVE; no text."""
+    """The elements of a page with the names of their attributes, in drawings those in LIVE."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
