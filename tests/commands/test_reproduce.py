@@ -160,7 +160,7 @@ def test_f22_a_reproduction_by_others_is_on_the_original_s_page_and_one_on_its_b
     assert tree.refused == ()
     (configuration,) = group(tree.valid)
     assert configuration.headline.path == original
-    told = {fact.id: fact.label for fact in facts.facts(configuration, ())}
+    told = {fact.id: fact.label for fact in facts.facts(configuration)}
     assert told["reproduced"].startswith(badge)
     assert ("ratio 1.000 [1.000, 1.000]" in told["reproduced"]) == badge.startswith("Reproduced")
     assert ("gives no badge, since both ran on gpu-2" in done.stderr) == badge.startswith("Rerun")

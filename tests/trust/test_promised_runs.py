@@ -64,7 +64,7 @@ def only(tree: Tree) -> ValidatedRun:
 
 
 def fact(run: ValidatedRun) -> facts.Fact:
-    return next(f for f in facts.facts(group([run])[0], ()) if f.id == "committed")
+    return next(f for f in facts.facts(group([run])[0]) if f.id == "committed")
 
 
 def test_a_run_without_a_commitment_says_so(runs: Path, keyring: Keyring) -> None:
