@@ -223,6 +223,8 @@ def all_measured(wanted: int, jobs: int) -> list[dict[str, Any]]:
     missing = [(f, n) for n in range(wanted) for f in FAMILIES if (f, n) not in done]
     KEPT.parent.mkdir(parents=True, exist_ok=True)
     context = multiprocessing.get_context("spawn")
+    # A fit's matrices have four columns: threads would only wait for each other.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     with KEPT.open("a") as file, ProcessPoolExecutor(jobs, mp_context=context) as pool:
         for ended in as_completed([pool.submit(measured, *key) for key in missing]):
             value = ended.result() | {"code": digest}

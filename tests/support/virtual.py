@@ -9,6 +9,7 @@ the long run are those of the package.
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -145,7 +146,13 @@ def _serve(  # noqa: C901, PLR0912, PLR0917 - one loop, as the model's
     todo = n_in.copy()
     queue = np.empty(4 * n + 16, np.int64)  # what waits, from head to tail; put back: at the head
     head = tail = 2 * n
-    active = np.empty(n, np.int64)
+    begun = np.zeros(n, np.int64)  # steps of decoding, when it began to
+    end_at = np.full(n, -1, np.int64)
+    ends = [(np.int64(0), np.int64(0))]  # a heap, of those put back since too
+    ends.pop()
+    admitted = [np.int64(0)]  # the newest last, of those ended since too
+    admitted.pop()
+    decoded = np.int64(0)
     batch = arrived = ended = put_back = 0
     held = 0
     t = 0.0
@@ -167,7 +174,11 @@ def _serve(  # noqa: C901, PLR0912, PLR0917 - one loop, as the model's
         fits = True
         while kv > 0 and batch > 1 and held + batch > kv:
             batch -= 1
-            j = active[batch]
+            j = admitted.pop()
+            while last[j] >= 0:
+                j = admitted.pop()
+            made[j] += decoded - begun[j]
+            end_at[j] = -1
             held -= n_in[j] + made[j]
             todo[j] = n_in[j] + made[j]
             head -= 1
@@ -207,19 +218,15 @@ def _serve(  # noqa: C901, PLR0912, PLR0917 - one loop, as the model's
         t += dt
         now = round(t * 1e9)
         if decodes:
-            k = 0
-            for i in range(batch):
-                j = active[i]
-                made[j] += 1
-                held += 1
-                if made[j] == n_out[j]:
+            decoded += 1
+            held += batch
+            while len(ends) > 0 and ends[0][0] == decoded:
+                j = heapq.heappop(ends)[1]
+                if end_at[j] == decoded and last[j] < 0:
                     last[j] = now
                     ended += 1
-                    held -= n_in[j] + made[j]
-                else:
-                    active[k] = j
-                    k += 1
-            batch = k
+                    batch -= 1
+                    held -= n_in[j] + n_out[j]
         while began > 0:
             began -= 1
             j = queue[head]
@@ -232,7 +239,10 @@ def _serve(  # noqa: C901, PLR0912, PLR0917 - one loop, as the model's
                 ended += 1
             else:
                 held += n_in[j] + made[j]
-                active[batch] = j
+                begun[j] = decoded
+                end_at[j] = decoded + n_out[j] - made[j]
+                heapq.heappush(ends, (end_at[j], j))
+                admitted.append(j)
                 batch += 1
     return first, last, put_back
 
@@ -257,6 +267,7 @@ class Measurement:
     paces: Sequence[float]
     seed: int
     trials: list[Trial] = field(default_factory=list)
+    seen: list[fitting.Seen] = field(default_factory=list)
     done: list[Done] = field(default_factory=list)
     clock_s: float = 0.0
     engine_s: float = 0.0
@@ -284,9 +295,8 @@ class Measurement:
         self.clock_s += BETWEEN_REPEATS_S
 
     def _predicted(self, repeat: int, band: Band, near_urps: int) -> int | None:
-        seen = [fitting.seen_of(trial) for trial in self.trials]
         load = Load.of(self.windows.realisation(repeat, band))
-        return fitting.predict(self.spec, seen, load, near_urps)
+        return fitting.predict(self.spec, self.seen, load, near_urps)
 
     def _offered(self, repeat: int, offer: Offer) -> Trial:
         realisation = self.windows.realisation(repeat, offer.band)
@@ -322,6 +332,7 @@ class Measurement:
             records=records,
         )
         self.trials.append(trial)
+        self.seen.append(fitting.seen_of(trial))
         taken_s = trial.scored_end_ns / 1e9
         self.engine_s += taken_s
         self.clock_s += taken_s + BETWEEN_TRIALS_S
@@ -336,7 +347,7 @@ class Measurement:
         }
         fit = fitting.model_fit(
             self.spec,
-            [fitting.seen_of(trial) for trial in self.trials],
+            self.seen,
             realisations,
             long_load(self.windows),
             boundaries,

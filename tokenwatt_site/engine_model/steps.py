@@ -214,4 +214,22 @@ def serve(  # noqa: C901, PLR0912, PLR0915, PLR0917 - one loop: a call per step 
             if ring[r, bucket] != NONE:
                 ring_before[ring[r, bucket]] = j
             ring[r, bucket] = j
+
+        # Most steps only decode: until one is due to end, admits, or begins after an arrival.
+        b = batch[r]
+        if b == 0 or (waiting[r] > 0 and b < max_batch):
+            continue
+        at, c, h = free_at[r], context[r], steps[r]
+        until = due[arrived] if arrived < n else LATEST_NS
+        room = kv - held[r] if kv > 0 else LATEST_NS
+        while at < until and b <= room and ring[r, (h + 1) & mask] == NONE:
+            at += max(1, (base + per_sequence * b + per_context * c + 500) // 1000)
+            c += b
+            room -= b
+            h += 1
+            done += 1
+            if done + put_back > MOST_STEPS * n or at > LATEST_NS:
+                return first, last, NONE
+        held[r] += b * (h - steps[r])
+        free_at[r], context[r], steps[r] = at, c, h
     return first, last, put_back

@@ -321,9 +321,17 @@ def _refine(
         model = units.model(family, shares)
         return np.concatenate([trial.residuals(model) for trial in told])
 
+    def known(shares: Floats) -> Floats:
+        # The optimiser asks for the slopes where it has just asked for the residuals.
+        key = shares.tobytes()
+        if key not in last:
+            last.clear()
+            last[key] = residuals(shares)
+        return last[key]
+
     def slopes(shares: Floats) -> Floats:
         # A modelled engine goes in steps: differences must be wide enough to see beyond one.
-        here = residuals(shares)
+        here = known(shares)
         columns = []
         for i in range(len(shares)):
             beside = shares.copy()
@@ -332,8 +340,9 @@ def _refine(
         slope: Floats = np.column_stack(columns)
         return slope
 
+    last: dict[bytes, Floats] = {}
     found = least_squares(
-        residuals, start, slopes, bounds=(0.0, _MOST_SHARE), max_nfev=most, xtol=1e-3, ftol=1e-3
+        known, start, slopes, bounds=(0.0, _MOST_SHARE), max_nfev=most, xtol=1e-3, ftol=1e-3
     )
     shares: Floats = found.x
     return shares
