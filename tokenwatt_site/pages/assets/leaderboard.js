@@ -427,7 +427,7 @@
     place.tHead.rows[0].cells[2].textContent = names.y;
     place.tBodies[0].replaceChildren.apply(place.tBodies[0], line.map(function (index, number) {
       var row = rows[index], look = trade.style(row.id);
-      var name = make("th", { scope: "row" }, [trade.mark(row.id, 14), " " + (number + 1) + ". ", make("a", { href: row.url }, row.title),
+      var name = make("th", { scope: "row" }, [trade.mark(row, 14), " " + (number + 1) + ". ", make("a", { href: row.url }, row.title),
         make("small", {}, row.under + " · " + look.shape + ", " + look.colour)]);
       return make("tr", {}, [name].concat(["x", "y"].map(function (axis) { return metric(board.columns[pair[axis]], index); }),
         make("td", { class: "n" }, ranks(row)), make("td", { class: "n" }, count(row.n))));

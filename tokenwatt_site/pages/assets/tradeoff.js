@@ -114,9 +114,15 @@
     return found;
   }
 
-  function mark(id, size) {
-    var look = style(id), svg = element("svg", { viewBox: "-8 -8 16 16", width: size, height: size, class: "tw-mark", "aria-hidden": "true" });
-    element("path", { d: "M0 0" + look.path, class: "tw-f-" + look.colour }, svg);
+  /* The classes of a row's point: of its colour, and hollow where it has no rank. */
+  function paint(row) {
+    var colour = style(row.id).colour;
+    return "tw-trade-point tw-s-" + colour + (row.rank ? " tw-f-" + colour : " tw-trade-hollow");
+  }
+
+  function mark(row, size) {
+    var svg = element("svg", { viewBox: "-8 -8 16 16", width: size, height: size, class: "tw-mark", "aria-hidden": "true" });
+    element("path", { d: "M0 0" + style(row.id).path, class: paint(row) + " tw-trade-front" }, svg);
     return svg;
   }
 
@@ -150,15 +156,13 @@
     }
     var looks = {}, front = new Set(line);
     indices.forEach(function (index) {
-      var look = style(rows[index].id), key = look.colour + (rows[index].rank ? " tw-f-" + look.colour : " tw-trade-hollow");
-      if (!front.has(index)) { looks[key] = (looks[key] || "") + point(index) + look.path; }
+      var look = paint(rows[index]);
+      if (!front.has(index)) { looks[look] = (looks[look] || "") + point(index) + style(rows[index].id).path; }
     });
-    Object.keys(looks).forEach(function (key) {
-      element("path", { d: looks[key], class: "tw-trade-point tw-s-" + key }, svg);
-    });
+    Object.keys(looks).forEach(function (look) { element("path", { d: looks[look], class: look }, svg); });
     line.forEach(function (index, place) {
-      var look = style(rows[index].id), here = at(index), filled = rows[index].rank ? "tw-f-" + look.colour : "tw-trade-hollow";
-      var one = element("path", { d: point(index) + look.path, class: "tw-trade-point tw-trade-front tw-s-" + look.colour + " " + filled }, svg);
+      var here = at(index);
+      var one = element("path", { d: point(index) + style(rows[index].id).path, class: paint(rows[index]) + " tw-trade-front" }, svg);
       element("title", {}, one).textContent = rows[index].title;
       element("text", { x: here[0] + 8, y: here[1] - 7, class: "tw-trade-n tw-f-ink" }, svg).textContent = String(place + 1);
     });
