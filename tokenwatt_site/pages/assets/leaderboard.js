@@ -6,7 +6,7 @@
   var known = globalThis.TokenwattCatalogue, board = globalThis.TokenwattRows, trade = globalThis.TokenwattTradeoff;
   var controls = document.getElementById("controls");
   if (!known || !board || !trade || !controls) { return; }
-  var rows = known.rows, CHUNK = 100, BAR = 132;
+  var rows = known.rows, CHUNK = 50, BAR = 132;
 
   var choices, found, limit = CHUNK, built = {};
 
@@ -151,11 +151,12 @@
     if (!built.folded.open) { return; }
     known.facets.forEach(function (facet) {
       var select = built[facet.key], chosen = choices.getAll(facet.key), here = new Set();
+      var column = known.numbers(facet.key), counts = board.counts(found, facet.key);
       board.members[found.section].forEach(function (index) {
-        [].concat(board.facets[facet.key][index]).forEach(function (number) { here.add(number); });
+        [].concat(column[index]).forEach(function (number) { here.add(number); });
       });
       var offered = Array.from(here, function (number) {
-        var text = known.text(number), stay = found.counts[facet.key].get(number) || 0;
+        var text = known.text(number), stay = counts.get(number) || 0;
         return { text: text, stay: stay, made: option(text, text + " (" + count(stay) + ")", false) };
       }).filter(function (each) { return chosen.indexOf(each.text) < 0; });
       offered.sort(function (a, b) { return b.stay - a.stay || (a.text < b.text ? -1 : 1); });
@@ -184,7 +185,7 @@
     found.notices.forEach(function (notice) { unknown[notice[0] + "=" + notice[1]] = true; });
     choices.forEach(function (value, key) {
       if (unknown[key + "=" + value] || !value) { return; }
-      if (board.facets[key]) { chips.push(chip(key, value, board.columns[key].label + ": " + value)); }
+      if (board.isFacet(key)) { chips.push(chip(key, value, board.columns[key].label + ": " + value)); }
       if (key === "from" || key === "to") { chips.push(chip(key, value, "Measured " + key + " " + value)); }
       if (key === "ranked") { chips.push(chip(key, value, "Only rows with a rank")); }
     });
