@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.test_accessibility import AXE, VIOLATIONS
-from tests.support.boards import a_board, a_row
+from tests.support.boards import a_board, a_row, many
 from tokenwatt_site.pages import packed_catalogue, ranking
 from tokenwatt_site.pages.page import asset
 
@@ -45,10 +45,8 @@ ROWS = [
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("board")
-    board = a_board(ROWS)
+def written(made: Path, board: dict[str, Any]) -> Path:
+    """Write the page, light and dark, and what it needs."""
     html = ranking.render(board, [], [], ".").html
     for scheme, ground in (("default", "#fff"), ("slate", "#1e2129")):
         page = SHELL.format(scheme=scheme, ground=ground, html=html)
@@ -58,6 +56,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     script = packed_catalogue.script(board)
     (made / packed_catalogue.DATA).write_text(script, encoding="utf-8")
     return made
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(tmp_path_factory.mktemp("board"), a_board(ROWS))
 
 
 @pytest.fixture(scope="module")
@@ -266,6 +269,26 @@ def test_h14_a_row_keeps_its_colour_and_shape_whatever_is_shown(page: Page, addr
     few = marks(page)
     assert few
     assert few.items() <= every.items()
+
+
+PAINT = """() => Array.from(document.querySelectorAll(".tw-trade-plot .tw-trade-point"), point => {
+  const { fill, stroke } = getComputedStyle(point);
+  return [point.classList.contains("tw-trade-hollow"), fill, stroke]; })"""
+
+
+@pytest.mark.parametrize(("scheme", "ground"), [("default", 255), ("slate", 30)])
+def test_a_point_of_any_colour_is_seen_hollow_or_filled(
+    page: Page, tmp_path: Path, scheme: str, ground: int
+) -> None:
+    opened(page, (written(tmp_path, many(40)) / f"{scheme}.html").as_uri())
+    page.locator(".tw-trade").scroll_into_view_if_needed()
+    expect(page.locator(".tw-trade-plot")).to_be_visible()
+    painted = page.evaluate(PAINT)
+    for hollow in (True, False):
+        assert len({stroke for kind, _, stroke in painted if kind == hollow}) == 4
+    for hollow, fill, stroke in painted:
+        assert stroke != "none"
+        assert fill.startswith(f"rgb({ground}, ") if hollow else fill == stroke
 
 
 def test_without_scripts_the_ranking_and_its_frontier_are_there(

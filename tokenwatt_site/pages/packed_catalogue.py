@@ -1,7 +1,8 @@
 """The catalogue as a script, packed: ten thousand rows are to be there at once.
 
 Each field is a column, a text stands once and is named by its number, a column in which all rows
-are equal is one value, and a number has only the digits that any page shows.
+are equal is one value, an address has * where the row's id stands, and a number has only the digits
+that any page shows.
 `assets/catalogue-reader.js` unpacks it.
 """
 
@@ -17,9 +18,9 @@ from tokenwatt_site.pages import text
 DATA, READER = "catalogue.js", "catalogue-reader.js"
 """Names of the two scripts, in the order in which a page needs them."""
 
-_PLAIN = ("id", "title", "url", "section", "rank", "measured", "n", "cards")
+_PLAIN = ("id", "title", "section", "rank", "n", "cards")
 _FLAGS = ("tied", "simulated", "retracted")
-_TEXTS = ("under", "mode", "key_state")
+_TEXTS = ("under", "mode", "measured", "key_state")
 _NAMED = ("schema", "columns", "facets", "sections")
 
 
@@ -54,6 +55,7 @@ class _Texts:
 def _packed(catalogue: Mapping[str, Any]) -> dict[str, Any]:
     rows, texts = catalogue["rows"], _Texts()
     fields: dict[str, Any] = {name: _same([row[name] for row in rows]) for name in _PLAIN}
+    fields["url"] = _same([row["url"].replace(row["id"], "*") for row in rows])
     fields |= {name: _same([int(row[name]) for row in rows]) for name in _FLAGS}
     fields |= {name: _same([texts(row[name]) for row in rows]) for name in _TEXTS}
     fields["excluded"] = _same([[list(map(texts, why)) for why in r["excluded"]] for r in rows])

@@ -22,15 +22,16 @@
   function field(name, read) {
     Object.defineProperty(Row.prototype, name, {
       enumerable: true,
-      get: function () { return read(at(data.rows[name], this.index)); },
+      get: function () { return read(at(data.rows[name], this.index), this); },
     });
   }
 
   function same(value) { return value; }
 
-  ["id", "title", "url", "section", "rank", "measured", "n", "cards"].forEach(function (name) { field(name, same); });
+  ["id", "title", "section", "rank", "n", "cards"].forEach(function (name) { field(name, same); });
   ["tied", "simulated", "retracted"].forEach(function (name) { field(name, Boolean); });
-  ["under", "mode", "key_state"].forEach(function (name) { field(name, words); });
+  ["under", "mode", "measured", "key_state"].forEach(function (name) { field(name, words); });
+  field("url", function (address, row) { return address.replace("*", function () { return row.id; }); });
   field("excluded", function (reasons) { return reasons.map(function (reason) { return reason.map(words); }); });
 
   function facet(key, index) {
@@ -60,6 +61,15 @@
       });
     });
     return known;
+  }
+
+  /* Gives a function that remembers what `make` gave for each key. */
+  function once(make) {
+    var known = new Map();
+    return function (key) {
+      if (!known.has(key)) { known.set(key, make(key)); }
+      return known.get(key);
+    };
   }
 
   function keys(named) {
@@ -108,21 +118,19 @@
     /* One cell, or one facet, without making the others of its row. */
     cell: cell,
     facet: facet,
+    once: once,
     /* The value of a metric in each row, by index; NaN where there is none. */
-    values: function (key) {
-      var column = data.cells[key].value, found = new Float64Array(data.count);
-      for (var index = 0; index < data.count; index++) {
+    values: once(function (key) {
+      var column = data.cells[key].value;
+      return Float64Array.from(rows, function (_, index) {
         var value = at(column, index);
-        found[index] = value === null ? NaN : value;
-      }
-      return found;
-    },
+        return value === null ? NaN : value;
+      });
+    }),
     /* Numbers that stand for the texts of a facet, by index, and what they stand for. */
-    numbers: function (key) {
-      var found = [];
-      for (var index = 0; index < data.count; index++) { found.push(at(data.values[key], index)); }
-      return found;
-    },
+    numbers: once(function (key) {
+      return rows.map(function (_, index) { return at(data.values[key], index); });
+    }),
     text: words,
     amount: amount,
   };

@@ -18,7 +18,7 @@
   var ENDS = ["n", "measured"];
   var CHOICES = ["board", "find", "from", "to", "ranked", "best", "sort", "columns", "pin", "x", "y"];
 
-  var columns = {}, order = [];
+  var columns = Object.create(null), order = [];
   known.columns.forEach(function (column) {
     add({ key: column.key, label: column.label, short: column.short, unit: column.unit, better: column.better,
       digits: column.digits, definition: column.definition, kind: "metric" });
@@ -31,52 +31,43 @@
     if (column.key !== "rank" && column.key !== "configuration") { order.push(column.key); }
   }
 
-  /* Rows by section, and of each facet the number of every text. */
   var members = known.sections.map(function () { return []; });
   rows.forEach(function (row, index) { members[row.section].push(index); });
-  var facets = {}, numbers = {};
-  known.facets.forEach(function (facet) {
-    facets[facet.key] = known.numbers(facet.key);
-    var found = numbers[facet.key] = new Map();
-    facets[facet.key].forEach(function (value) {
-      (Array.isArray(value) ? value : [value]).forEach(function (number) { found.set(known.text(number), number); });
-    });
+
+  /* Of a facet: text -> its number. */
+  var numbers = known.once(function (key) {
+    var every = new Set();
+    known.numbers(key).forEach(function (value) { [].concat(value).forEach(function (number) { every.add(number); }); });
+    return new Map(Array.from(every, function (number) { return [known.text(number), number]; }));
   });
 
-  var cached = {};
+  var placeOf = known.once(function (id) { return rows.findIndex(function (row) { return row.id === id; }); });
 
-  /* What a column sorts by, of each row; null or NaN where there is nothing. */
-  function keys(column) {
-    if (!cached[column.key]) { cached[column.key] = make(column); }
-    return cached[column.key];
-  }
-
-  function make(column) {
+  /* What a column sorts by, of each row: a number, NaN where there is nothing. */
+  var keys = known.once(function (key) {
+    var column = columns[key];
     switch (column.kind) {
-      case "metric": return known.values(column.key);
-      case "facet": return facets[column.key].map(function (value) {
-        return (Array.isArray(value) ? value : [value]).map(known.text).join(", ").toLowerCase() || null;
-      });
-      case "rank": return rows.map(function (row) { return row.rank ? row.rank[0] : null; });
-      case "text": return rows.map(function (row) {
-        return column.key === "measured" ? row.measured : row.title.toLowerCase();
-      });
-      default: return rows.map(function (row) { return row[column.key]; });
+      case "metric": return known.values(key);
+      case "facet": return placed(rows.map(function (_, index) { return [].concat(known.facet(key, index)).join(", "); }));
+      case "rank": return Float64Array.from(rows, function (row) { return row.rank ? row.rank[0] : NaN; });
+      case "text": return placed(rows.map(function (row) { return key === "measured" ? row.measured : row.title; }));
+      default: return Float64Array.from(rows, function (row) { return row[key] === null ? NaN : row[key]; });
     }
-  }
+  });
 
-  function absent(key) {
-    return key === null || key !== key;
+  /* The place of each text among all of them, great and small letters alike. */
+  function placed(texts) {
+    texts = texts.map(function (text) { return text.toLowerCase(); });
+    var places = new Map(Array.from(new Set(texts)).sort().map(function (text, place) { return [text, place]; }));
+    return Float64Array.from(texts, function (text) { return text ? places.get(text) : NaN; });
   }
 
   /* Missing stands last in both directions; equal rows keep the order of the board. */
   function sorted(indices, key, direction) {
-    var by = keys(columns[key]), sign = direction === "descending" ? -1 : 1;
-    return indices.slice().sort(function (a, b) {
-      var x = by[a], y = by[b];
-      if (absent(x) || absent(y)) { return absent(x) - absent(y) || a - b; }
-      return x < y ? -sign : x > y ? sign : a - b;
-    });
+    var by = keys(key), sign = direction === "descending" ? -1 : 1, there = [], missing = [];
+    indices.forEach(function (index) { (by[index] === by[index] ? there : missing).push(index); });
+    there.sort(function (a, b) { return sign * (by[a] - by[b]) || a - b; });
+    return there.concat(missing);
   }
 
   function section(choices, notices) {
@@ -90,8 +81,8 @@
   function valid(key, asked, mine, notices) {
     var label = columns[key].label, found = [];
     asked.forEach(function (value) {
-      var number = numbers[key].get(value);
-      var here = number !== undefined && mine.some(function (index) { return has(facets[key][index], number); });
+      var number = numbers(key).get(value), column = known.numbers(key);
+      var here = number !== undefined && mine.some(function (index) { return has(column[index], number); });
       if (here) { found.push(number); return; }
       var where = number === undefined ? "nowhere on this site" : "in no row of this ranking";
       notices.push([key, value, label + " “" + value + "” is " + where]);
@@ -103,12 +94,7 @@
     return Array.isArray(value) ? value.indexOf(number) >= 0 : value === number;
   }
 
-  var searched = [];
-
-  function searchable(index) {
-    if (searched[index] === undefined) { searched[index] = (rows[index].title + " " + rows[index].under).toLowerCase(); }
-    return searched[index];
-  }
+  var searchable = known.once(function (index) { return (rows[index].title + " " + rows[index].under).toLowerCase(); });
 
   /* The filters that are on, in the order in which a row that is left out is counted. */
   function stages(choices, mine, notices) {
@@ -119,7 +105,7 @@
       notices.push(["ranked", choices.get("ranked"), "ranked is 1, or is not given"]);
     }
     known.facets.forEach(function (facet) {
-      var asked = valid(facet.key, choices.getAll(facet.key), mine, notices), column = facets[facet.key];
+      var asked = valid(facet.key, choices.getAll(facet.key), mine, notices), column = known.numbers(facet.key);
       if (!asked.length) { return; }
       // Of facts a row has several, and a reader wants all that were asked for.
       var test = facet.key === "facts"
@@ -131,9 +117,8 @@
       var date = choices.get(end[0]);
       if (!date) { return; }
       if (!/^\d{4}-\d{2}-\d{2}$/.test(date)) { notices.push([end[0], date, end[1] + " “" + date + "” is no date"]); return; }
-      var measured = keys(columns.measured);
       found.push({ key: end[0], label: end[1] + " " + date, test: function (index) {
-        return end[2] > 0 ? measured[index] >= date : measured[index] <= date;
+        return end[2] > 0 ? rows[index].measured >= date : rows[index].measured <= date;
       } });
     });
     var words = (choices.get("find") || "").toLowerCase().split(/\s+/).filter(Boolean);
@@ -148,7 +133,7 @@
   /* Of each value of a facet the rows of the best rank, all of them where several are tied; of a value
      without a ranked row the first. */
   function bestOf(indices, key) {
-    var first = new Map(), column = facets[key];
+    var first = new Map(), column = known.numbers(key);
     indices.forEach(function (index) { if (!first.has(column[index])) { first.set(column[index], index); } });
     return indices.filter(function (index) {
       var leader = first.get(column[index]), rank = rows[leader].rank;
@@ -179,42 +164,41 @@
   function pins(choices, current, notices) {
     var found = [];
     choices.getAll("pin").forEach(function (id) {
-      var index = byId().get(id);
-      if (index === undefined) { notices.push(["pin", id, "no configuration here is called “" + id + "”"]); return; }
+      var index = placeOf(id);
+      if (index < 0) { notices.push(["pin", id, "no configuration here is called “" + id + "”"]); return; }
       if (rows[index].section === current) { found.push(index); return; }
       notices.push(["pin", id, "“" + rows[index].title + "” is pinned and stands in another ranking"]);
     });
     return found;
   }
 
-  function byId() {
-    if (!cached["#id"]) { cached["#id"] = new Map(rows.map(function (row, index) { return [row.id, index]; })); }
-    return cached["#id"];
+  function isFacet(key) {
+    return key in columns && columns[key].kind === "facet";
+  }
+
+  /* How many rows would be shown if a value of a facet were chosen too: number of its text -> rows. */
+  function counts(found, key) {
+    var column = known.numbers(key), into = new Map();
+    // Beside a fact another one is asked for as well; beside a value of another facet, as an alternative.
+    var asked = found.filters.filter(function (stage) { return key === "facts" || stage.key !== key; });
+    members[found.section].forEach(function (index) {
+      if (!asked.every(function (stage) { return stage.test(index); })) { return; }
+      [].concat(column[index]).forEach(function (number) { into.set(number, (into.get(number) || 0) + 1); });
+    });
+    return into;
   }
 
   /* Everything that the page shows.
-     left: [words, rows] of what is left out, each row once, by the first filter that it does not pass.
-     counts: facet -> text number -> rows that are shown if it is chosen too. */
+     left: [words, rows] of what is left out, each row once, by the first filter that it does not pass. */
   function view(choices) {
     var notices = [], current = section(choices, notices), mine = members[current], board = known.sections[current];
     choices.forEach(function (value, key) {
-      if (CHOICES.indexOf(key) < 0 && !facets[key]) { notices.push([key, value, "nothing here is called “" + key + "”"]); }
+      if (CHOICES.indexOf(key) < 0 && !isFacet(key)) { notices.push([key, value, "nothing here is called “" + key + "”"]); }
     });
-    var filters = stages(choices, mine, notices), left = new Map(), passed = [], counts = {};
-    known.facets.forEach(function (facet) { counts[facet.key] = new Map(); });
-    function count(key, index) {
-      var value = facets[key][index], into = counts[key];
-      (Array.isArray(value) ? value : [value]).forEach(function (number) { into.set(number, (into.get(number) || 0) + 1); });
-    }
+    var filters = stages(choices, mine, notices), left = new Map(), passed = [];
     mine.forEach(function (index) {
-      var failed = filters.filter(function (stage) { return !stage.test(index); });
-      if (!failed.length) {
-        passed.push(index);
-        known.facets.forEach(function (facet) { count(facet.key, index); });
-        return;
-      }
-      left.set(failed[0].label, (left.get(failed[0].label) || 0) + 1);
-      if (failed.length === 1 && facets[failed[0].key]) { count(failed[0].key, index); }
+      var failed = filters.find(function (stage) { return !stage.test(index); });
+      if (failed) { left.set(failed.label, (left.get(failed.label) || 0) + 1); } else { passed.push(index); }
     });
     var best = choices.get("best");
     if (best !== null && BEST.indexOf(best) < 0) { notices.push(["best", best, "there is no best per “" + best + "”"]); best = null; }
@@ -225,7 +209,7 @@
     }
     var sort = sorting(choices, notices), pinned = pins(choices, current, notices);
     return {
-      section: current, board: board, total: mine.length, notices: notices, best: best, sort: sort, counts: counts,
+      section: current, board: board, total: mine.length, notices: notices, best: best, sort: sort,
       filters: filters, columns: shownColumns(choices, board, notices).map(function (key) { return columns[key]; }),
       left: Array.from(left), pinned: pinned, shown: sort ? sorted(passed, sort.key, sort.direction) : passed,
     };
@@ -312,15 +296,14 @@
     BEST: BEST,
     columns: columns,
     order: order,
+    isFacet: isFacet,
     view: view,
+    counts: counts,
     all: all,
     value: value,
     label: label,
     csv: csv,
     json: json,
     members: members,
-    numbers: numbers,
-    facets: facets,
-    byId: byId,
   };
 })();

@@ -6,7 +6,7 @@
   var known = globalThis.TokenwattCatalogue, board = globalThis.TokenwattRows, trade = globalThis.TokenwattTradeoff;
   var controls = document.getElementById("controls");
   if (!known || !board || !trade || !controls) { return; }
-  var rows = known.rows, CHUNK = 100, BAR = 132;
+  var rows = known.rows, CHUNK = 50, BAR = 132;
 
   var choices, found, limit = CHUNK, built = {};
 
@@ -151,11 +151,12 @@
     if (!built.folded.open) { return; }
     known.facets.forEach(function (facet) {
       var select = built[facet.key], chosen = choices.getAll(facet.key), here = new Set();
+      var column = known.numbers(facet.key), counts = board.counts(found, facet.key);
       board.members[found.section].forEach(function (index) {
-        [].concat(board.facets[facet.key][index]).forEach(function (number) { here.add(number); });
+        [].concat(column[index]).forEach(function (number) { here.add(number); });
       });
       var offered = Array.from(here, function (number) {
-        var text = known.text(number), stay = found.counts[facet.key].get(number) || 0;
+        var text = known.text(number), stay = counts.get(number) || 0;
         return { text: text, stay: stay, made: option(text, text + " (" + count(stay) + ")", false) };
       }).filter(function (each) { return chosen.indexOf(each.text) < 0; });
       offered.sort(function (a, b) { return b.stay - a.stay || (a.text < b.text ? -1 : 1); });
@@ -184,7 +185,7 @@
     found.notices.forEach(function (notice) { unknown[notice[0] + "=" + notice[1]] = true; });
     choices.forEach(function (value, key) {
       if (unknown[key + "=" + value] || !value) { return; }
-      if (board.facets[key]) { chips.push(chip(key, value, board.columns[key].label + ": " + value)); }
+      if (board.isFacet(key)) { chips.push(chip(key, value, board.columns[key].label + ": " + value)); }
       if (key === "from" || key === "to") { chips.push(chip(key, value, "Measured " + key + " " + value)); }
       if (key === "ranked") { chips.push(chip(key, value, "Only rows with a rank")); }
     });
@@ -427,7 +428,7 @@
     place.tHead.rows[0].cells[2].textContent = names.y;
     place.tBodies[0].replaceChildren.apply(place.tBodies[0], line.map(function (index, number) {
       var row = rows[index], look = trade.style(row.id);
-      var name = make("th", { scope: "row" }, [trade.mark(row.id, 14), " " + (number + 1) + ". ", make("a", { href: row.url }, row.title),
+      var name = make("th", { scope: "row" }, [trade.mark(row, 14), " " + (number + 1) + ". ", make("a", { href: row.url }, row.title),
         make("small", {}, row.under + " · " + look.shape + ", " + look.colour)]);
       return make("tr", {}, [name].concat(["x", "y"].map(function (axis) { return metric(board.columns[pair[axis]], index); }),
         make("td", { class: "n" }, ranks(row)), make("td", { class: "n" }, count(row.n))));

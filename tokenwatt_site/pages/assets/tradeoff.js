@@ -31,10 +31,12 @@
   var better = {};
   known.columns.forEach(function (column) { better[column.key] = column.better; });
 
+  function has(key, index) {
+    return !isNaN(known.values(key)[index]);
+  }
+
   function placed(indices, x, y) {
-    return indices.filter(function (index) {
-      return known.cell(x, index).value !== null && known.cell(y, index).value !== null;
-    });
+    return indices.filter(function (index) { return has(x, index) && has(y, index); });
   }
 
   function standsAgainst(row) {
@@ -49,7 +51,7 @@
     });
     var signs = [x, y].map(function (key) { return better[key] === "higher" ? 1 : -1; });
     var points = asked.map(function (index) {
-      return [signs[0] * known.cell(x, index).value, signs[1] * known.cell(y, index).value, index];
+      return [signs[0] * known.values(x)[index], signs[1] * known.values(y)[index], index];
     });
     points.sort(function (a, b) { return b[0] - a[0] || b[1] - a[1] || a[2] - b[2]; });
     var found = [], best = -Infinity, last = null;
@@ -65,7 +67,7 @@
 
   function usable(indices, keys) {
     return keys.filter(function (key) {
-      return indices.some(function (index) { return known.cell(key, index).value !== null; });
+      return indices.some(function (index) { return has(key, index); });
     });
   }
 
@@ -82,9 +84,7 @@
     var pair = null;
     (asked.x ? [asked.x] : possible.x).some(function (x) {
       return (asked.y ? [asked.y] : possible.y).some(function (y) {
-        if (members.some(function (index) { return known.cell(x, index).value !== null && known.cell(y, index).value !== null; })) {
-          pair = { x: x, y: y };
-        }
+        if (members.some(function (index) { return has(x, index) && has(y, index); })) { pair = { x: x, y: y }; }
         return pair;
       });
     });
@@ -114,9 +114,15 @@
     return found;
   }
 
-  function mark(id, size) {
-    var look = style(id), svg = element("svg", { viewBox: "-8 -8 16 16", width: size, height: size, class: "tw-mark", "aria-hidden": "true" });
-    element("path", { d: "M0 0" + look.path, class: "tw-f-" + look.colour }, svg);
+  /* The classes of a row's point: of its colour, and hollow where it has no rank. */
+  function paint(row) {
+    var colour = style(row.id).colour;
+    return "tw-trade-point tw-s-" + colour + (row.rank ? " tw-f-" + colour : " tw-trade-hollow");
+  }
+
+  function mark(row, size) {
+    var svg = element("svg", { viewBox: "-8 -8 16 16", width: size, height: size, class: "tw-mark", "aria-hidden": "true" });
+    element("path", { d: "M0 0" + style(row.id).path, class: paint(row) + " tw-trade-front" }, svg);
     return svg;
   }
 
@@ -128,7 +134,7 @@
     svg.setAttribute("aria-label", names.y + " against " + names.x + ": " + indices.length + " points, " + line.length
       + " on the frontier; their values are in the table.");
     function end(key) {
-      return 1.06 * indices.reduce(function (most, index) { return Math.max(most, known.cell(key, index).value); }, 0) || 1;
+      return 1.06 * indices.reduce(function (most, index) { return Math.max(most, known.values(key)[index]); }, 0) || 1;
     }
     var most = { x: end(pair.x), y: end(pair.y) };
     function x(value) { return left + (width - left - right) * value / most.x; }
@@ -142,7 +148,7 @@
     words(svg, names.y, 0, 12);
     words(svg, names.x, width - right, height - 6, "end");
     function at(index) {
-      return [x(known.cell(pair.x, index).value), y(known.cell(pair.y, index).value)];
+      return [x(known.values(pair.x)[index]), y(known.values(pair.y)[index])];
     }
     function point(index) { return "M" + at(index).map(function (n) { return n.toFixed(1); }).join(" "); }
     if (line.length > 1) {
@@ -150,15 +156,13 @@
     }
     var looks = {}, front = new Set(line);
     indices.forEach(function (index) {
-      var look = style(rows[index].id), key = look.colour + (rows[index].rank ? " tw-f-" + look.colour : " tw-trade-hollow");
-      if (!front.has(index)) { looks[key] = (looks[key] || "") + point(index) + look.path; }
+      var look = paint(rows[index]);
+      if (!front.has(index)) { looks[look] = (looks[look] || "") + point(index) + style(rows[index].id).path; }
     });
-    Object.keys(looks).forEach(function (key) {
-      element("path", { d: looks[key], class: "tw-trade-point tw-s-" + key }, svg);
-    });
+    Object.keys(looks).forEach(function (look) { element("path", { d: looks[look], class: look }, svg); });
     line.forEach(function (index, place) {
-      var look = style(rows[index].id), here = at(index), filled = rows[index].rank ? "tw-f-" + look.colour : "tw-trade-hollow";
-      var one = element("path", { d: point(index) + look.path, class: "tw-trade-point tw-trade-front tw-s-" + look.colour + " " + filled }, svg);
+      var here = at(index);
+      var one = element("path", { d: point(index) + style(rows[index].id).path, class: paint(rows[index]) + " tw-trade-front" }, svg);
       element("title", {}, one).textContent = rows[index].title;
       element("text", { x: here[0] + 8, y: here[1] - 7, class: "tw-trade-n tw-f-ink" }, svg).textContent = String(place + 1);
     });
