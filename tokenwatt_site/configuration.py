@@ -54,7 +54,7 @@ class Configuration:
 
     @property
     def simulated(self) -> bool:
-        return self.headline.run.simulated
+        return self.headline.held.simulated
 
 
 def group(runs: Iterable[ValidatedRun]) -> tuple[Configuration, ...]:

@@ -20,7 +20,6 @@ from pydantic import ValidationError
 from tokenwatt_site.errors import TokenwattError
 from tokenwatt_site.pages import (
     data_page,
-    dataset,
     goodput_bench,
     goodput_proof,
     not_found,
@@ -237,7 +236,7 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
             banner = data_page.banner(around.banner[uri])
             output = output.replace('<div class="tw', f'{banner}<div class="tw', 1)
         elif uri in around.linked:
-            head += dataset.block(around.linked[uri]())
+            head += around.linked[uri]()
         return output.replace("</head>", f"{head}</head>", 1) if head else output
 
     def _draw(self, chart: Chart) -> str:

@@ -111,11 +111,12 @@ class LaterFile(File):
 class Around:
     """What stands around the content of pages, by their source; made when they are written.
 
-    `linked` is JSON-LD, `updated` the day of the newest that is told, `banner` that a run on the
-    page is not published. `feed` is the path of the feed, `data` the section of the data page.
+    `linked` is JSON-LD as an element, `updated` the day of the newest that is told, `banner` that a
+    run on the page is not published. `feed` is the path of the feed, `data` the section of the data
+    page.
     """
 
-    linked: dict[str, Callable[[], JsonValue]] = field(default_factory=dict)
+    linked: dict[str, Callable[[], str]] = field(default_factory=dict)
     updated: dict[str, str] = field(default_factory=dict)
     banner: dict[str, str] = field(default_factory=dict)
     feed: str | None = None
@@ -268,9 +269,11 @@ class Site:
         around.feed = feed.NAME if feeds else None
         around.data = data_page.section(told["counts"], sorted(feeds), publisher)
         around.linked |= {
-            f"reports/{c.id}.md": partial(dataset.of_report, c, publisher) for c in shown
+            f"reports/{c.id}.md": partial(self._kept.text, dataset.block_of_report, c, publisher)
+            for c in shown
         }
-        around.linked |= {uri: partial(dataset.of_site, shown, publisher) for uri in (HOME, DATA)}
+        whole = dataset.block(dataset.of_site(shown, publisher))
+        around.linked |= {uri: lambda: whole for uri in (HOME, DATA)}
         self._add_assets((not_found.SCRIPT,))
         return around
 
@@ -298,7 +301,7 @@ class Site:
             self._files.append(File.generated(self._config, uri, content=content))
 
     def _add_simulator(self) -> None:
-        self._add_scripts(simulator.SCRIPTS, simulator.DATA, simulator.data())
+        self._add_scripts(simulator.SCRIPTS, simulator.DATA, self._kept.text(simulator.data))
 
     def add_checker(self, keyring: Keyring) -> None:
         """Add the page on which runs are checked, its scripts, and the register as they know it."""
@@ -354,10 +357,10 @@ class Site:
         uri = f"{folder}/{report.RUN_FILE}"
         document = File.generated(self._config, uri, abs_src_path=str(run.path))
         self._files.append(document)
-        for entry in run.run.evidence:
-            source = str(run.path.parent / entry.path)
+        for path in run.held.files:
+            source = str(run.path.parent / path)
             self._files.append(
-                File.generated(self._config, f"{folder}/{entry.path}", abs_src_path=source)
+                File.generated(self._config, f"{folder}/{path}", abs_src_path=source)
             )
         if run.standing.told:
             lines = b"".join(told.signed.line + b"\n" for told in run.standing.told)

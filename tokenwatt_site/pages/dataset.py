@@ -13,6 +13,7 @@ from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.pages import cite, report, text
 from tokenwatt_site.schema import Line, Model
 from tokenwatt_site.trust.predicates import HttpsUrl
+from tokenwatt_site.trust.registration import utc
 
 NO_LICENCE = "no licence stated"
 
@@ -65,6 +66,11 @@ def of_report(configuration: Configuration, publisher: Publisher) -> dict[str, J
     }
 
 
+def block_of_report(configuration: Configuration, publisher: Publisher) -> str:
+    """Return `of_report` as `block` writes it."""
+    return block(of_report(configuration, publisher))
+
+
 def of_site(configurations: Sequence[Configuration], publisher: Publisher) -> dict[str, JsonValue]:
     """Describe everything that the site publishes as one Dataset."""
     modified = max((latest(c) for c in configurations), default="")
@@ -83,7 +89,7 @@ def of_site(configurations: Sequence[Configuration], publisher: Publisher) -> di
 
 def latest(configuration: Configuration) -> str:
     """When the newest of its runs ended, or the newest statement that counts was made; in UTC."""
-    times = [run.run.conditions.ended for run in configuration.runs]
+    times = [utc(run.ended) for run in configuration.runs]
     times += [
         told.signed.said.made
         for run in configuration.runs

@@ -20,7 +20,9 @@ from tokenwatt_site.pages.page import Page, fill
 from tokenwatt_site.trust.verify import ValidatedRun
 
 _TEMPLATES: Final = CODE | {".j2"}
-_RENDERS: Final = ("altair", "jinja2", "markupsafe", "pydantic", "vl-convert-python")
+_RENDERS: Final = (
+    *("altair", "jinja2", "markupsafe", "numba", "numpy", "pydantic", "vl-convert-python"),
+)
 
 
 class KeptPages:

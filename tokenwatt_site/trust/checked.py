@@ -72,6 +72,7 @@ class Checked:
             return None
         held = Held(
             path=path,
+            files=tuple(f"evidence/{_name(piece.sha256)}" for piece in facts.evidence),
             packed=packed,
             configuration=facts.configuration,
             setup=facts.setup,
@@ -121,4 +122,8 @@ def _digest_of(run_path: Path, sha256: str) -> str:
     folder = run_path.parent / "evidence"
     if folder.is_symlink():
         raise InputError(f"{folder} is a symbolic link")
-    return sha256_hex(read_file(folder / f"{sha256}.jsonl.gz", limit=MAX_COMPRESSED_BYTES))
+    return sha256_hex(read_file(folder / _name(sha256), limit=MAX_COMPRESSED_BYTES))
+
+
+def _name(sha256: str) -> str:
+    return f"{sha256}.jsonl.gz"

@@ -34,6 +34,7 @@ class Held:
 
     Attributes:
         path: the run file; its evidence is in `evidence/` beside it.
+        files: the paths of its evidence, from the folder of the run file.
         packed: run and numbers, as `pack` makes them.
         configuration: the id of its setup.
         setup: the whole digest of that.
@@ -45,6 +46,7 @@ class Held:
     """
 
     path: Path
+    files: tuple[str, ...]
     packed: bytes
     configuration: str
     setup: str
@@ -59,6 +61,7 @@ class Held:
         """Pack a run that was just verified."""
         held = Held(
             path=path,
+            files=tuple(entry.path for entry in run.evidence),
             packed=pack(run, claims),
             configuration=run.configuration,
             setup=digest(run.spec.setup.to_json()),
