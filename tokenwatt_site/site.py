@@ -152,7 +152,7 @@ class Site:
             self._place_later(file, each.title, page, searched=searched)
         for record, path, file in quotes:
             self._add_quote(record, path, file, self._links(file, home, words, {}))
-        self._place(words, glossary.render())
+        self._place(words, glossary.render(self._prose_urls(words)))
         board = rank(configurations)
         urls = {c.id: get_relative_url(f.url, home.url) for c, f in reports}
         known = {c.id: c for c in configurations}
@@ -377,6 +377,10 @@ class Site:
         self._files.append(document)
         url = get_relative_url(document.url, file.url)
         self._place(file, quoted.render(record, links, url))
+
+    def _prose_urls(self, file: File) -> dict[str, str]:
+        there = {uri: self._files.get_file_from_path(uri) for uri in sorted(glossary.SOURCES)}
+        return {uri: get_relative_url(f.url, file.url) for uri, f in there.items() if f}
 
     def _links(self, file: File, home: File, words: File, runs: dict[str, File]) -> Links:
         method = self._files.get_file_from_path(METHOD)
