@@ -335,8 +335,9 @@ class Site:
         return File.generated(self._config, uri, content="", inclusion=inclusion)
 
     def _place(self, file: File, page: Page) -> None:
-        hidden = ["navigation"] if file.src_uri != HOME else ["navigation", "toc"]
-        meta = {"description": html.escape(page.description, quote=True), "hide": hidden}
+        meta: dict[str, Any] = {"description": html.escape(page.description, quote=True)}
+        if file.src_uri == HOME:
+            meta["hide"] = ["toc"]
         file.content_string = front_matter(page.title, meta)
         self._pages[file.src_uri] = page
         self._files.append(file)
@@ -344,8 +345,7 @@ class Site:
     def _place_later(
         self, file: File, title: str, make: Callable[[], Page], *, searched: bool
     ) -> None:
-        meta: dict[str, Any] = {"hide": ["navigation"]}
-        file.content_string = front_matter(title, meta if searched else meta | NOT_SEARCHED)
+        file.content_string = front_matter(title, {} if searched else NOT_SEARCHED)
         self._pages[file.src_uri] = Later(make)
         self._files.append(file)
 
