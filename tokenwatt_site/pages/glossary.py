@@ -1,10 +1,11 @@
-"""The glossary: every metric of the registry, its formula, its source, and what it is not."""
+"""The glossary: every metric, and what the ranking makes of one, with formula and source."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from tokenwatt_site.metrics import METRICS, Source
+from tokenwatt_site.pages.catalogue import DERIVED
 from tokenwatt_site.pages.page import Page, render_template
 
 SOURCES = frozenset(metric.source.page for metric in METRICS.values())
@@ -24,13 +25,17 @@ def render(prose: Mapping[str, str]) -> Page:
         prose: of `SOURCES` those that the site has, each with its URL.
     """
     metrics = tuple(METRICS.values())
+    labels = {metric.key: metric.label for metric in metrics}
+    labels |= {derived.key: derived.label for derived in DERIVED}
     return Page(
         title="Glossary",
         description="Every number on this site: what it is, its unit and formula, what it is not.",
-        toc=tuple((metric.key, metric.label) for metric in metrics),
+        toc=tuple(labels.items()),
         html=render_template(
             "glossary.html.j2",
             metrics=metrics,
+            derived=DERIVED,
+            labels=labels,
             better=_BETTER,
             pooled=_POOLED,
             sources={
