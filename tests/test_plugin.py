@@ -172,6 +172,20 @@ def test_a_report_has_a_skip_link_and_its_table_of_contents(site: Path) -> None:
     assert 'href="#not-covered"' in html
 
 
+def test_there_are_seven_tabs_and_a_page_with_siblings_has_the_sidebar(site: Path) -> None:
+    shown = {}
+    for path in pages(site):
+        tags = [a for _, a in Parsed(path.read_text(encoding="utf-8")).tags]
+        assert sum(a.get("class") == "md-tabs__link" for a in tags) == 7, path
+        (sidebar,) = [a for a in tags if a.get("data-md-type") == "navigation"]
+        shown[path.relative_to(site).as_posix()] = "hidden" not in sidebar
+    nested = {"measure.html", "glossary.html", "verify.html", "decisions/0001-httpx2.html"}
+    assert nested <= {name for name, there in shown.items() if there}
+    alone = {"index.html", "compare.html", "plan.html", "data.html"}
+    reports = {name for name in shown if name.startswith(("reports/", "runs/", "quoted/"))}
+    assert not [name for name in alone | reports if shown[name]]
+
+
 def test_the_search_dialog_of_every_page_has_a_name(site: Path) -> None:
     for path in pages(site):
         tags = Parsed(path.read_text(encoding="utf-8")).tags

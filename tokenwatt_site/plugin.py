@@ -88,6 +88,7 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
         self._around = Around()
         self._cache = Path()
         self._docs = Path()
+        self._tabs = False
 
     def on_config(self, config: MkDocsConfig) -> MkDocsConfig:
         root = Path(config.config_file_path or ".").parent.absolute()
@@ -105,6 +106,7 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
         self._theme = KnownScripts.of(_templates(config.theme.dirs))
         self._cache = root / ".cache" / "tokenwatt"
         self._docs = Path(config.docs_dir)
+        self._tabs = "navigation.tabs" in config.theme.get("features", ())
         config.extra_css.insert(0, STYLE)
         config.extra_javascript.insert(0, SCRIPT)
         config.watch.extend(str(p) for p in (self._runs, self._keys) if p.is_dir())
@@ -169,6 +171,8 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
     def on_page_context(
         self, context: TemplateContext, *, page: MkDocsPage, **_: Any
     ) -> TemplateContext:
+        if self._tabs and page.parent is None:  # a tab of its own: a sidebar would be empty
+            page.meta["hide"] = [*page.meta.get("hide", ()), "navigation"]
         later = self._pages.get(page.file.src_uri)
         if isinstance(later, Later):
             try:

@@ -153,7 +153,7 @@ class Site:
             self._place_later(file, each.title, page, searched=searched)
         for record, path, file in quotes:
             self._add_quote(record, path, file, self._links(file, home, words, {}))
-        self._place(words, glossary.render())
+        self._place(words, glossary.render(self._prose_urls(words)))
         board = rank(configurations)
         urls = {c.id: get_relative_url(f.url, home.url) for c, f in reports}
         known = {c.id: c for c in configurations}
@@ -338,8 +338,9 @@ class Site:
         return File.generated(self._config, uri, content="", inclusion=inclusion)
 
     def _place(self, file: File, page: Page) -> None:
-        hidden = ["navigation"] if file.src_uri != HOME else ["navigation", "toc"]
-        meta = {"description": html.escape(page.description, quote=True), "hide": hidden}
+        meta: dict[str, Any] = {"description": html.escape(page.description, quote=True)}
+        if file.src_uri == HOME:
+            meta["hide"] = ["toc"]
         file.content_string = front_matter(page.title, meta)
         self._pages[file.src_uri] = page
         self._files.append(file)
@@ -347,8 +348,7 @@ class Site:
     def _place_later(
         self, file: File, title: str, make: Callable[[], Page], *, searched: bool
     ) -> None:
-        meta: dict[str, Any] = {"hide": ["navigation"]}
-        file.content_string = front_matter(title, meta if searched else meta | NOT_SEARCHED)
+        file.content_string = front_matter(title, {} if searched else NOT_SEARCHED)
         self._pages[file.src_uri] = Later(make)
         self._files.append(file)
 
@@ -380,6 +380,10 @@ class Site:
         self._files.append(document)
         url = get_relative_url(document.url, file.url)
         self._place(file, quoted.render(record, links, url))
+
+    def _prose_urls(self, file: File) -> dict[str, str]:
+        there = {uri: self._files.get_file_from_path(uri) for uri in sorted(glossary.SOURCES)}
+        return {uri: get_relative_url(f.url, file.url) for uri, f in there.items() if f}
 
     def _links(self, file: File, home: File, words: File, runs: dict[str, File]) -> Links:
         method = self._files.get_file_from_path(METHOD)

@@ -253,6 +253,20 @@ def test_model_files_that_are_not_there_leave_no_spec(
     assert not (tmp_path / "new.spec.yaml").exists()
 
 
+def test_the_schema_beside_a_spec_is_named_in_its_first_line_and_else_how_to_get_it(
+    tmp_path: Path,
+) -> None:
+    modeline = "# yaml-language-server: $schema=spec.schema.json"
+    written(tmp_path, Answers())
+    without = notes(tmp_path).splitlines()
+    assert modeline not in without
+    assert "`tokenwatt-site spec schema > spec.schema.json`" in without[0]
+    (tmp_path / "new.spec.yaml").unlink()
+    (tmp_path / "spec.schema.json").write_text("{}", "utf-8")
+    written(tmp_path, Answers())
+    assert notes(tmp_path).splitlines()[0] == modeline
+
+
 def test_the_instruments_that_are_shown_can_be_written_as_they_are(tmp_path: Path) -> None:
     written(tmp_path, Answers())
     text = notes(tmp_path)

@@ -9,6 +9,7 @@ import jsonschema
 import pytest
 
 from tests.pages.conftest import HOSTILE
+from tests.support.runs import small_spec_dict
 from tokenwatt_site.configuration import Configuration
 from tokenwatt_site.leaderboard import rank
 from tokenwatt_site.pages import api, catalogue
@@ -56,6 +57,13 @@ def test_the_schema_refuses_a_document_that_is_wrong(
     wrong = read(files, "index.json") | {field: value}
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(wrong, read(files, "schema.json"))
+
+
+def test_the_schema_of_a_spec_is_where_the_index_says_and_takes_what_the_loader_takes(
+    files: dict[str, str],
+) -> None:
+    there = files[read(files, "index.json")["links"]["spec_schema"]]
+    jsonschema.Draft202012Validator(json.loads(there)).validate(small_spec_dict())
 
 
 def test_a_missing_number_is_null_with_its_reason_and_never_zero(files: dict[str, str]) -> None:

@@ -31,6 +31,14 @@ WORKLOAD = "chat-mix-v1"
 SAFE_VOCABULARY = 32000
 """Where the engine does not tell: ids below this exist in nearly every vocabulary."""
 
+SCHEMA = "spec.schema.json"
+"""Beside a spec: what `spec schema` printed, for the editor."""
+
+_MODELINE = f"# yaml-language-server: $schema={SCHEMA}\n"
+_NO_SCHEMA = f"""\
+# An editor completes and checks this file with `tokenwatt-site spec schema > {SCHEMA}` beside it
+# and the first line `{_MODELINE.rstrip()}`.
+"""
 _HEADER = """\
 # Written by `tokenwatt-site init`; look through it before measuring.
 # "not recorded" is a value: it is printed on the report, and such a report is not ranked.
@@ -113,7 +121,8 @@ def init(
     spec = parse_spec(draft, source=str(out))
     notes = [*boards.notes, *([model.note] if model.note is not None else [])]
     told = "".join(f"# {note}\n" for note in notes)
-    write_new(out, (_HEADER + told + spec_yaml(spec) + _INSTRUMENTS).encode())
+    schema = _MODELINE if (out.parent / SCHEMA).is_file() else _NO_SCHEMA
+    write_new(out, (schema + _HEADER + told + spec_yaml(spec) + _INSTRUMENTS).encode())
     return out
 
 

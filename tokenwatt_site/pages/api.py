@@ -1,4 +1,4 @@
-"""What programs read, as files below `api/v1/`: an index, the catalogue, each result, the schema.
+"""What programs read, as files below `api/v1/`: an index, the catalogue, each result, schemas.
 
 Additive inside v1: fields may come, none goes and none changes its meaning. Quoted records are in
 none of it, for they were not recomputed. What was taken back is there and says so. Files that
@@ -23,10 +23,14 @@ from tokenwatt_site.leaderboard import Leaderboard
 from tokenwatt_site.pages import cite, dataset, statements
 from tokenwatt_site.pages.dataset import Publisher
 from tokenwatt_site.pages.detail import detail
+from tokenwatt_site.spec import json_schema as spec_schema
 from tokenwatt_site.trust.verify import ValidatedRun
 
 FOLDER = "api/v1"
-VERSION = "1.0"
+SPEC_SCHEMA = f"{FOLDER}/spec.schema.json"
+"""For the editors of those who write a spec; of none of the documents here."""
+
+VERSION = "1.1"
 """Of all documents; the second number grows with their fields."""
 
 State: TypeAlias = Literal["stands", "withdrawn", "superseded", "disputed"]
@@ -242,6 +246,7 @@ def files(
     yield f"{FOLDER}/index.json", written(told)
     yield f"{FOLDER}/catalogue.json", written({**listed, **_head(publisher)})
     yield f"{FOLDER}/schema.json", written(schema())
+    yield SPEC_SCHEMA, written(spec_schema())
 
 
 def path(configuration: Configuration) -> str:
@@ -292,6 +297,7 @@ def index(
         "links": {
             "catalogue": f"{FOLDER}/catalogue.json",
             "schema": f"{FOLDER}/schema.json",
+            "spec_schema": SPEC_SCHEMA,
             "result": f"{FOLDER}/results/{{id}}.json",
             "run": f"{cite.FOLDER}/{{run}}/run.json",
             "csv": "ranking.csv",

@@ -47,7 +47,7 @@ MEASURED = (
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """A number that follows from another of the same row."""
+    """A number that follows from another of the same row; `is_not`: as of a metric."""
 
     key: str
     source: str
@@ -56,6 +56,7 @@ class Derived:
     unit: str
     decimals: int
     definition: str
+    is_not: str
 
 
 DERIVED = (
@@ -67,6 +68,7 @@ DERIVED = (
         "output tok/s per card",
         0,
         "Long-run SLO goodput of the whole setup / all its accelerator cards.",
+        "Not what one card does alone: the cards of a setup share its weights and its load.",
     ),
     Derived(
         "measured_goodput_per_card",
@@ -76,6 +78,7 @@ DERIVED = (
         "output tok/s per card",
         0,
         "Measured SLO goodput of the whole setup / all its accelerator cards.",
+        "Not what one card does alone, and not what the long run keeps.",
     ),
     Derived(
         "interactivity",
@@ -85,6 +88,7 @@ DERIVED = (
         "output tok/s per request",
         1,
         "1000 / TPOT in ms: how fast one answer is written, at the SLO's quantile of TPOT.",
+        "Not what most users see: all but the slowest answers are written faster.",
     ),
 )
 """In the order in which they follow the columns of the registry; of all of them more is better."""
