@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
+from jinja2 import Environment
 from mkdocs.config import config_options as opt
 from mkdocs.config.base import Config
 from mkdocs.exceptions import PluginError
@@ -151,6 +152,11 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
             raise PluginError(lines(error)) from error
         words = f"not on {' or '.join(refs)} yet; in no feed, no badge and no API."
         return {run.run_id: words for run in tree.valid if run.path not in there}
+
+    def on_env(self, env: Environment, **_: Any) -> Environment:
+        # Lines that hold only what the theme decides would be a tenth of a page, all blank.
+        env.trim_blocks = env.lstrip_blocks = True
+        return env
 
     def on_page_content(self, html: str, *, page: MkDocsPage, **_: Any) -> str:
         uri = page.file.src_uri

@@ -6,7 +6,7 @@ import html
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -20,6 +20,7 @@ from tokenwatt_site.canonical import JsonValue
 from tokenwatt_site.configuration import Configuration, group, led_by
 from tokenwatt_site.errors import TokenwattError, VerificationError
 from tokenwatt_site.leaderboard import rank
+from tokenwatt_site.lineage import NO_KIN, kin
 from tokenwatt_site.pages import (
     api,
     badge,
@@ -138,7 +139,7 @@ class Site:
     ) -> None:
         self._config, self._files, self._pages, self._runs = config, files, pages, runs
         self._named, self._kept = named, kept
-        self._verify = self._reserve(VERIFY)
+        self._verify, self._compare = self._reserve(VERIFY), self._reserve(COMPARE)
 
     def add(self, tree: Tree) -> None:
         configurations = group(tree.valid)
@@ -146,17 +147,19 @@ class Site:
         runs = {run.run_id: self._add_run(run) for run in tree.valid}
         reports = [(c, self._reserve(f"reports/{c.id}.md")) for c in configurations]
         quotes = [(r, path, self._reserve(f"quoted/{r.id}.md")) for path, r in tree.quoted]
-        searched = len(reports) <= MAX_SEARCHED
+        searched, board = len(reports) <= MAX_SEARCHED, rank(configurations)
+        known, places = {c.id: c for c in configurations}, {c.id: file for c, file in reports}
+        beside = kin(board, known)
         for each, file in reports:
+            own = beside.get(each.id, NO_KIN)
             links = self._links(file, home, words, _own(each, runs))
-            page = partial(self._kept.get, report.render, each, links, self._named)
+            links = replace(links, reports=_urls(own.others, places, file))
+            page = partial(self._kept.get, report.render, each, links, self._named, own)
             self._place_later(file, each.title, page, searched=searched)
         for record, path, file in quotes:
             self._add_quote(record, path, file, self._links(file, home, words, {}))
         self._place(words, glossary.render(self._prose_urls(words)))
-        board = rank(configurations)
-        urls = {c.id: get_relative_url(f.url, home.url) for c, f in reports}
-        known = {c.id: c for c in configurations}
+        urls = _urls(configurations, places, home)
         self._add_comparisons(reports, quotes, home, words)
         listed = catalogue.catalogue(board, known, {c.id: f.url for c, f in reports})
         self._add_leaderboard(listed)
@@ -198,7 +201,7 @@ class Site:
         for name, (value, file) in told.items():
             self._add_later(f"{compare.DETAILS}/{name}.js", detail.script, value, file.url)
             sides[name] = (partial(dict, value), file)
-        page = self._reserve(COMPARE)
+        page = self._compare
         named = []
         for each in load_named(Path(self._config.docs_dir) / NAMED, sides):
             file = self._reserve(f"{NAMED}/{each.name}.md")
@@ -399,7 +402,15 @@ class Site:
             },
             verify=get_relative_url(self._verify.url, file.url),
             assets=get_relative_url(ASSETS, file.url),
+            compare=get_relative_url(self._compare.url, file.url),
         )
+
+
+def _urls(
+    configurations: Iterable[Configuration], places: Mapping[str, File], page: File
+) -> dict[str, str]:
+    """Return id -> its report, relative to a page."""
+    return {c.id: get_relative_url(places[c.id].url, page.url) for c in configurations}
 
 
 def _own(configuration: Configuration, runs: Mapping[str, File]) -> dict[str, File]:

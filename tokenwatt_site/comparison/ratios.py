@@ -13,6 +13,7 @@ from tokenwatt_site.comparison.result import (
     ENERGY,
     KINDS,
     LATENCY,
+    THROUGHPUT,
     WHOLE,
     Detail,
     Level,
@@ -68,6 +69,13 @@ def rows_of(a: Detail, b: Detail, name: str) -> Iterator[Row]:
                 yield _divided(group, key, one, other, _pairs(a, b, one, other))
             else:
                 yield Row(group, key, other["label"], one["value"], other["value"], reason=why)
+
+
+def goodput(a: Detail, b: Detail) -> Row:
+    """Divide the goodput of two that answer one question: of the long run, else as measured."""
+    rows = {row.key: row for row in rows_of(a, b, "B") if row.group == THROUGHPUT}
+    lasting = rows["long_run_goodput"]
+    return rows["goodput"] if lasting.ratio is None else lasting
 
 
 def _missing(one: Detail, other: Detail, name: str) -> str | None:

@@ -59,7 +59,7 @@ def render(
         blocks=found,
         urls=urls,
         glossary=glossary,
-        live=live and f"{live}{address(details).removeprefix(PAGE)}",
+        live=live and f"{live}{address(d['id'] for d in details).removeprefix(PAGE)}",
     )
     summary = next(b for b in found if b.get("class") == "tw-summary")
     description = "".join(words for words, _ in summary["parts"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from tokenwatt_site.canonical import JsonValue
 from tokenwatt_site.comparison.compare import compare
@@ -292,11 +292,12 @@ def _cite(details: Sequence[Detail], found: Compared) -> Iterator[Block]:
             f" {row.word} ({letter(i)})."
         )
     a = details[0]
-    words = f"Baseline: {a['title']}, {a['measured']}. {' '.join(told)} {address(details)}"
+    where = address(d["id"] for d in details)
+    words = f"Baseline: {a['title']}, {a['measured']}. {' '.join(told)} {where}"
     yield {"kind": "cmd", "label": "Plain text, with ratio, interval and n", "text": words}
 
 
-def address(details: Sequence[Detail]) -> str:
+def address(ids: Iterable[str]) -> str:
     """Return where the page compares these, relative to the site."""
-    sides = "&".join(f"{letter(i).lower()}={d['id']}" for i, d in enumerate(details))
+    sides = "&".join(f"{letter(i).lower()}={side}" for i, side in enumerate(ids))
     return f"{PAGE}#{sides}"

@@ -35,6 +35,11 @@ _STATUS = ("withdrawn", "superseded", "disputed", "simulated", "interrupted")
 
 def detail(configuration: Configuration) -> dict[str, JsonValue]:
     """Return a configuration as plain JSON values; a number that is missing is null, with why."""
+    return without_answers(configuration) | {"answers": _answers(configuration.headline)}
+
+
+def without_answers(configuration: Configuration) -> dict[str, JsonValue]:
+    """Return a detail for which no evidence is read: its `answers` are null."""
     head, claims, setup = configuration.headline, configuration.claims, configuration.setup
     run, protocol = head.run, head.run.spec.protocol
     fields = {k.removeprefix("setup."): v for k, v in flat("setup", setup.to_json())}
@@ -75,7 +80,7 @@ def detail(configuration: Configuration) -> dict[str, JsonValue]:
         "metrics": [_metric(claims, claim) for claim in claims.metrics],
         "trials": _trials(claims),
         "gate": claims.gate.to_json(),
-        "answers": _answers(head),
+        "answers": None,
         "exclusions": [{"code": why.code, "text": why.text} for why in configuration.exclusions],
         "retracted": head.standing.retracted,
         "disputed": head.standing.disputed,

@@ -8,7 +8,6 @@ with a title and a description.
 from __future__ import annotations
 
 import json
-import re
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,9 +20,10 @@ import vl_convert
 
 from tokenwatt_site.canonical import canonical_bytes, sha256_hex
 from tokenwatt_site.files import put
+from tokenwatt_site.pages.svg import shorten
 
 # Part of the cache key: raise it when the rewriting below changes.
-_REWRITING = "2"
+_REWRITING = "3"
 
 BLUE = "#0b5fa5"
 BLUE_SOFT = "#cfe2f4"
@@ -48,7 +48,8 @@ _CLASSES = {
 }
 """Colour given to Vega -> suffix of the class that replaces it (`tw-f-` fill, `tw-s-` stroke)."""
 
-_SVG = "http://www.w3.org/2000/svg"
+_NAMESPACE = "{http://www.w3.org/2000/svg}"
+"""Not written: a page of HTML knows the elements of SVG."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,28 +94,28 @@ def _draw_one(chart: Chart, spec: Mapping[str, Any], kind: str, folder: Path | N
 
 def rewrite(svg: str, chart: Chart, kind: str) -> str:
     """Make Vega's SVG part of a page: classes for colours, own ids, title and description."""
-    ET.register_namespace("", _SVG)
     root = ET.fromstring(svg)  # noqa: S314  # vl-convert wrote it in this process
     prefix = f"tw-{chart.id}-{kind}"
+    for element in root.iter():
+        element.tag = element.tag.removeprefix(_NAMESPACE)
     _drop_background(root)
     for element in root.iter():
         _colour(element)
         _own_ids(element, prefix)
-        _shorten(element)
-    _share(root)
-    for name in ("width", "height", "style", "class"):
+    shorten(root, prefix)
+    for name in ("width", "height", "style", "class", "version"):
         root.attrib.pop(name, None)
     root.set("class", f"tw-svg tw-{kind}")
     root.set("role", "img")
     root.set("aria-labelledby", f"{prefix}-t")
     root.set("aria-describedby", f"{prefix}-d")
-    title = ET.Element(f"{{{_SVG}}}title", {"id": f"{prefix}-t"})
+    title = ET.Element("title", {"id": f"{prefix}-t"})
     title.text = chart.title
-    described = ET.Element(f"{{{_SVG}}}desc", {"id": f"{prefix}-d"})
+    described = ET.Element("desc", {"id": f"{prefix}-d"})
     described.text = chart.description
     root.insert(0, title)
     root.insert(1, described)
-    return ET.tostring(root, encoding="unicode")
+    return ET.tostring(root, encoding="unicode").replace(" />", "/>")
 
 
 @cache
@@ -126,52 +127,8 @@ def _drop_background(root: ET.Element) -> None:
     # The page shows through: Vega's background rectangles would stay white in the dark.
     for parent in list(root.iter()):
         for child in list(parent):
-            if child.tag == f"{{{_SVG}}}path" and child.get("class") == "background":
+            if child.tag == "path" and child.get("class") == "background":
                 parent.remove(child)
-
-
-_DEFAULTS = {
-    "opacity": "1",
-    "stroke-width": "1",
-    "font-weight": "normal",
-    "transform": "translate(0,0)",
-    "x2": "0",
-    "y2": "0",
-}
-"""What an SVG attribute means where it is left out."""
-
-_LONG_NUMBER = re.compile(r"-?\d+\.\d{3,}")
-
-_INHERITED = ("class", "stroke-width", "stroke-dasharray", "font-size", "text-anchor")
-"""What parts take over from the group that they are in."""
-
-
-def _shorten(element: ET.Element) -> None:
-    """Leave out what says nothing, and digits finer than a hundredth of a pixel."""
-    for name in ("transform", "d"):
-        if (value := element.get(name)) is not None:
-            element.set(name, _LONG_NUMBER.sub(lambda m: f"{float(m[0]):.2f}", value))
-    for name, meaning in _DEFAULTS.items():
-        if element.get(name) == meaning:
-            del element.attrib[name]
-    for child in list(element):
-        if child.get("d") == "" and child.get("display") == "none":
-            element.remove(child)
-
-
-def _share(element: ET.Element) -> None:
-    """Say once, in their group, what all its parts say."""
-    children = list(element)
-    for child in children:
-        _share(child)
-    if element.tag != f"{{{_SVG}}}g" or len(children) < 2:
-        return
-    for name in _INHERITED:
-        values = {child.get(name) for child in children}
-        if len(values) == 1 and None not in values and element.get(name) is None:
-            element.set(name, values.pop() or "")
-            for child in children:
-                del child.attrib[name]
 
 
 def _own_ids(element: ET.Element, prefix: str) -> None:

@@ -15,6 +15,7 @@ from typing import Final
 from tokenwatt_site.cache import CODE, Cache, code_digest
 from tokenwatt_site.canonical import JsonValue, sha256_hex
 from tokenwatt_site.configuration import Configuration
+from tokenwatt_site.lineage import Kin
 from tokenwatt_site.pages.drawing import draw
 from tokenwatt_site.pages.page import Page, fill
 from tokenwatt_site.trust.verify import ValidatedRun
@@ -79,6 +80,9 @@ def _seen(value: object) -> JsonValue:
             # The run itself, its evidence too, is what its digest is of.
             standing, promised = repr(value.standing), repr(value.promised)
             return [value.run_id, str(value.path), value.level, value.keyid, standing, promised]
+        case Kin():
+            alike = [[each.field, each.count, _seen(each.nearest)] for each in value.alike]
+            return [alike, _seen(value.versions), value.earlier, value.later]
         case Mapping():
             return [[_seen(key), _seen(item)] for key, item in value.items()]
         case tuple() | list():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 
@@ -35,6 +35,8 @@ class Links:
     `runs` maps a run id to the URL of the folder that holds its `run.json` and its evidence.
     `address` is the page's own on the web, where the site says what that is.
     `verify` is the page on which a run is checked, and `assets` the folder of its scripts.
+    `compare` is the page on which configurations are compared, and `reports` maps the ids of those
+    that the page names to their pages.
     """
 
     home: str | None
@@ -44,6 +46,8 @@ class Links:
     address: str | None = None
     verify: str | None = None
     assets: str | None = None
+    compare: str | None = None
+    reports: dict[str, str] = field(default_factory=dict)
 
 
 NO_LINKS = Links(home=None, glossary=None, method=None, runs={})

@@ -10,6 +10,7 @@ from urllib.parse import urljoin
 
 from tokenwatt_site.configuration import Configuration
 from tokenwatt_site.eligibility import Exclusion
+from tokenwatt_site.lineage import NO_KIN, Kin
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.pages import (
     accuracy,
@@ -24,6 +25,7 @@ from tokenwatt_site.pages import (
     long_run,
     numbers,
     outcomes,
+    related,
     setup,
     statements,
     text,
@@ -39,6 +41,7 @@ from tokenwatt_site.trust.verify import ValidatedRun
 ACCURACY = "accuracy"
 LONG_RUN = "long-run"
 STATEMENTS = "statements"
+RELATED = "related"
 
 TOC = (
     ("key-figures", "Key figures"),
@@ -53,6 +56,7 @@ TOC = (
     ("reproduce", "Reproduce"),
     ("cite", "Cite"),
     ("history", "History"),
+    (RELATED, "Related configurations"),
     (STATEMENTS, "Statements"),
 )
 
@@ -60,13 +64,16 @@ RUN_FILE = "run.json"
 """The name of a run file on the site, in a folder of its own."""
 
 
-def render(configuration: Configuration, links: Links, named: Factors = NO_FACTORS) -> Page:
+def render(
+    configuration: Configuration, links: Links, named: Factors = NO_FACTORS, kin: Kin = NO_KIN
+) -> Page:
     """Make the page of one configuration; every number on it comes from recomputed claims.
 
     Args:
         configuration: what the page is about.
         links: where its neighbours are.
         named: prices and factors of the site, by which energy is multiplied as it is shown.
+        kin: what the configuration stands next to on the site.
     """
     head = configuration.headline
     spec, claims = head.run.spec, configuration.claims
@@ -78,8 +85,9 @@ def render(configuration: Configuration, links: Links, named: Factors = NO_FACTO
     lines = () if lasting is None else lasting.figures
     without = {ACCURACY} if answered is None else set()
     without |= {LONG_RUN} if lasting is None else set()
-    stated = statements.rows(configuration)
+    stated, beside = statements.rows(configuration), related.section(configuration, kin, links)
     without |= set() if stated else {STATEMENTS}
+    without |= {RELATED} if beside is None else set()
     folder = links.runs.get(head.run_id)
     run_file = RUN_FILE if folder else head.path.name
     source = (
@@ -128,6 +136,7 @@ def render(configuration: Configuration, links: Links, named: Factors = NO_FACTO
         others=history.others(configuration),
         history=history.rows(configuration, links),
         history_order=history.order(configuration),
+        related=beside,
         statements=stated,
         unheard=statements.unheard(configuration),
         struck=head.standing.retracted,
