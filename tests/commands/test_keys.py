@@ -20,7 +20,7 @@ from tokenwatt_site.trust.keyring import (
     own_id,
     own_key,
 )
-from tokenwatt_site.trust.registration import file_name, register, to_bytes
+from tokenwatt_site.trust.registration import file_name, register, to_bytes, with_successor
 
 
 @pytest.fixture
@@ -159,9 +159,19 @@ def test_a_rotated_key_names_its_successor_of_the_same_name_and_is_kept(
         folder / file_name(keyid) for keyid in (registered, following.keyid)
     )
     assert {path.name for path in place.iterdir()} == {KEY_FILE, rotated.kept.name}
-    assert [line.partition(", ")[2] for line in keys.listed(folder)[1:] if registered in line] == [
-        f"followed by {following.keyid}"
-    ]
+    told = {line.split()[0]: line.partition(", ")[2] for line in keys.listed(folder)[1:]}
+    assert told[registered] == f"followed by {following.keyid}"
+    assert told[following.keyid].endswith(f"follows {registered}")
+
+
+def test_a_list_says_of_a_succession_that_one_key_alone_tells_that_it_changes_nothing(
+    place, own, folder, registered
+):
+    stranger = register_stranger(folder)
+    claimed = with_successor(Keyring.load(folder).keys[registered], stranger, own)
+    (folder / file_name(registered)).write_bytes(to_bytes(claimed))
+    (line,) = [each for each in keys.listed(folder)[1:] if each.startswith(registered)]
+    assert line.endswith(f"{stranger} (which does not say so, so it changes nothing)")
 
 
 def test_a_run_signed_before_a_rotation_counts_as_before(tmp_path, own, folder, registered):

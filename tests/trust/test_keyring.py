@@ -192,6 +192,7 @@ def lab(
     revoked: datetime | None = None,
     by: int | None = None,
     successor: int | None = None,
+    follows: int | None = None,
 ) -> Registration:
     registration = register(
         a_key(seed),
@@ -199,6 +200,7 @@ def lab(
         organisation="Org",
         not_before=begins,
         not_after=ends,
+        follows=None if follows is None else own_id(a_key(follows)),
     )
     if successor is not None:
         registration = with_successor(registration, own_id(a_key(successor)), a_key(seed))
@@ -353,14 +355,16 @@ def test_f10_a_registration_behind_a_link_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_keys_that_follow_a_key_are_its_successors(tmp_path: Path) -> None:
-    write(tmp_path, lab(1, successor=2, revoked=day(3), by=2), lab(2, successor=3), lab(3))
+    first = lab(1, successor=2, revoked=day(3), by=2)
+    write(tmp_path, first, lab(2, successor=3, follows=1), lab(3, follows=2))
     keyring = Keyring.load(tmp_path)
     assert keyring.successors(lab(1).keyid) == (lab(2).keyid, lab(3).keyid)
 
 
 def test_a_keyring_takes_in_only_what_fits_the_others() -> None:
-    keyring = Keyring().including(lab(2)).including(lab(1, successor=2))
+    second = lab(2, follows=1)
+    keyring = Keyring().including(second).including(lab(1, successor=2))
     assert keyring.including(lab(1, successor=2, revoked=day(3), by=2)).keys[lab(1).keyid].revoked
     with pytest.raises(InputError, match="successor: is not registered"):
-        keyring.including(lab(2, successor=3))
-    assert keyring.keys[lab(2).keyid] == lab(2)
+        keyring.including(lab(2, successor=3, follows=1))
+    assert keyring.keys[second.keyid] == second

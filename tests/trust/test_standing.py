@@ -155,7 +155,7 @@ def test_a_dispute_is_settled_by_the_key_that_follows_and_not_by_one_before(
     keyring = following()  # PUBLISHER, then OTHER
     old, new = signed("disputed", run.run_id, PUBLISHER), signed("disputed", run.run_id, OTHER)
     assert not standing(run, keyring, old, settling(old, OTHER)).disputed
-    # Anybody may name another's key as the one that follows.
+    # The old key may be lost: others may have it.
     assert standing(run, keyring, new, settling(new, PUBLISHER)).disputed
 
 
@@ -201,7 +201,7 @@ def test_a_statement_from_the_future_changes_nothing(run: ValidatedRun, keyring:
 def following(*, revoked_at: str | None = None) -> Keyring:
     """A keyring in which Lab 1 goes on under the key of OTHER; THIRD is another lab."""
     keys = [
-        register(OTHER, name="Lab 1"),
+        register(OTHER, name="Lab 1", follows=own_id(PUBLISHER)),
         with_successor(register(PUBLISHER, name="Lab 1"), own_id(OTHER), PUBLISHER),
         register(THIRD, name="Lab 3"),
     ]
@@ -226,7 +226,6 @@ def test_the_key_that_follows_takes_a_run_back_and_is_no_other_publisher(
 def test_a_key_before_the_run_s_own_does_not_take_it_back(
     tmp_path: Path,
 ) -> None:
-    # Anybody may register a key and say that somebody else's follows it.
     keyring = following()
     path = RunBuilder(key=OTHER).write(tmp_path)
     run = verify_run(path, root=tmp_path, keyring=keyring)
@@ -378,6 +377,17 @@ def test_a_rerun_that_is_not_here_changes_nothing(
     named = signed("reproduced", original.run_id, OTHER, run=again.run_id, outcome="reproduced")
     (told,) = standing(original, keyring, named).told
     assert told.why_not == f"run {again.run_id[:12]} is not here"
+
+
+@pytest.mark.parametrize("kind", ["recomputed", "countersigned"])
+def test_t12_nobody_names_another_s_key_as_their_successor_to_take_its_word_away(
+    run: ValidatedRun, keyring: Keyring, kind: Kind
+) -> None:
+    named = with_successor(register(PUBLISHER, name="Lab 1"), own_id(OTHER), PUBLISHER)
+    claimed = keyring.including(named)
+    assert why_not(run, claimed, kind, OTHER) is None
+    assert stand(run, (), among={}, keyring=claimed, now=NOW).chain == (run.keyid,)
+    assert "only the run's own key" in str(why_not(run, claimed, "withdrawn", OTHER))
 
 
 def test_nobody_names_a_key_as_their_successor_and_speaks_for_it(

@@ -31,6 +31,9 @@ from tokenwatt_site.trust.registration import (
     with_successor,
 )
 
+_ALONE = " (which does not say so, so it changes nothing)"
+"""After the other key, where one of both alone tells of a succession."""
+
 
 @dataclass(frozen=True, slots=True)
 class Own:
@@ -110,7 +113,7 @@ def listed(folder: Path) -> list[str]:
         )
     for key in sorted(keyring.keys.values(), key=lambda key: (key.name, key.keyid)):
         state = keyring.state(key.keyid, ended=now, witnessed=None, now=now).state
-        lines.append(f"{key.keyid}  {state:<7}  {_described(key)}")
+        lines.append(f"{key.keyid}  {state:<7}  {_described(key, keyring)}")
     return lines
 
 
@@ -144,6 +147,7 @@ def rotate(folder: Path, *, until: str | None = None) -> Rotated:
             organisation=registration.organisation,
             not_before=datetime.now(UTC),
             not_after=ends,
+            follows=registration.keyid,
         )
         keyring = keyring.including(successor)
         _write(paths[1], successor, put_new)
@@ -285,14 +289,18 @@ def _own_line(place: Path, keyring: Keyring) -> str:
     return f"own key: {keyid} in {place}, {known}"
 
 
-def _described(key: Registration) -> str:
+def _described(key: Registration, keyring: Keyring) -> str:
     parts = [key.owner]
     if key.not_before is not None:
         parts.append(f"from {key.not_before}")
     if key.not_after is not None:
         parts.append(f"until {key.not_after}")
     if key.successor is not None:
-        parts.append(f"followed by {key.successor}")
+        agreed = key.successor in keyring.successors(key.keyid)
+        parts.append(f"followed by {key.successor}{'' if agreed else _ALONE}")
+    if key.follows is not None:
+        agreed = key.keyid in keyring.successors(key.follows)
+        parts.append(f"follows {key.follows}{'' if agreed else _ALONE}")
     if key.revoked is not None:
         parts.append(f"revoked at {key.revoked.at} ({key.revoked.reason})")
     return ", ".join(parts)

@@ -1,9 +1,10 @@
 """A registration: whose a key is, how long it counts, and what follows it. One file each.
 
 Two signatures stand in it, each over a payload type of its own. The registration is signed with the
-key that it is of, so nobody registers a key that they do not hold, and a successor is named by the
-key itself. The revocation is signed apart, since a key that was lost signs nothing any more: by the
-key, or by one that follows it.
+key that it is of, so nobody registers a key that they do not hold. A successor is named by the key
+itself, and says itself that it follows: nobody makes another's key their own. The revocation is
+signed apart, since a key that was lost signs nothing any more: by the key, or by one that follows
+it.
 
 Not checked here: how keys hang together (`trust.keyring`), and that the owner is who `name` says.
 Who publishes the site checks that, when a registration is taken in.
@@ -14,14 +15,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from tokenwatt_site.canonical import JsonValue, canonical_bytes, load_json
 from tokenwatt_site.errors import InputError, Problem
-from tokenwatt_site.schema import Model, Words, validation_problems
+from tokenwatt_site.schema import GrowingModel, Model, Words, validation_problems
 from tokenwatt_site.trust.signature import fits, is_small_order, key_id, key_problems, pae
 
 KEY_SCHEMA = "tokenwatt/key/1"
@@ -68,11 +69,14 @@ class Revocation(Model):
     sig: Sig
 
 
-class Registration(Model):
+class Registration(GrowingModel):
     """A file of site_src/keys/. `name` is shown beside the runs that the key signed.
 
     The key counts for what was signed from `not_before` to `not_after`; null: without such a limit.
+    It takes over from the key `follows`, if that names it as its `successor`.
     """
+
+    younger: ClassVar[frozenset[str]] = frozenset({"follows"})
 
     key_schema: Literal["tokenwatt/key/1"]
     keyid: KeyId
@@ -82,6 +86,7 @@ class Registration(Model):
     not_before: Moment | None
     not_after: Moment | None
     successor: KeyId | None
+    follows: KeyId | None = None
     revoked: Revocation | None
     signature: Sig
 
@@ -118,8 +123,11 @@ def register(
     organisation: str | None = None,
     not_before: datetime | None = None,
     not_after: datetime | None = None,
+    follows: str | None = None,
 ) -> Registration:
     """Register a key by the name of its owner, signed with the key.
+
+    `follows` is the key that it takes over from, which has to name it too (`with_successor`).
 
     Raises:
         InputError: the name or the organisation is not fit to be shown, or the key would end before
@@ -137,6 +145,7 @@ def register(
             "not_before": None if not_before is None else utc(not_before),
             "not_after": None if not_after is None else utc(not_after),
             "successor": None,
+            **({} if follows is None else {"follows": follows}),
             "revoked": None,
         },
     )

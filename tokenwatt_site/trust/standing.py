@@ -153,7 +153,7 @@ def stand(
             if other is None:
                 why_not = f"run {signed.said.run[:12]} is not here"
             elif signed.keyid not in other.standing.chain:
-                # Nor by a key before it: anybody can name another's key as a successor.
+                # Nor by a key before it, which may be lost: others may have it.
                 why_not = f"it is not by the publisher of run {signed.said.run[:12]}"
             else:
                 ratio, why_not = _reproduction(run, other, signed.said, counted)
