@@ -20,7 +20,13 @@ from tokenwatt_site.trust.keyring import (
     own_id,
     own_key,
 )
-from tokenwatt_site.trust.registration import file_name, register, to_bytes, with_successor
+from tokenwatt_site.trust.registration import (
+    file_name,
+    register,
+    revocation_name,
+    to_bytes,
+    with_successor,
+)
 
 
 @pytest.fixture
@@ -270,7 +276,7 @@ def test_nothing_is_written_among_registrations_of_which_one_is_bad(place, own, 
 
 def test_f19_a_run_of_a_revoked_key_is_valid_and_its_key_revoked(tmp_path, own, folder, registered):
     path = RunBuilder(key=own).write(tmp_path / "runs")
-    assert keys.revoke(None, "stolen", folder) == folder / file_name(registered)
+    assert keys.revoke(None, "stolen", folder) == folder / revocation_name(registered)
     checked = verify(path, folder)
     assert (checked.key_state, checked.signer) == ("revoked", "Lab 1")
 
@@ -351,7 +357,7 @@ def test_the_commands_print_what_they_made_and_nothing_else(place, tmp_path, mon
     assert "the old key is kept in" in rotated.stderr
 
     revoked = call("revoke", first, "--reason", "stolen")
-    assert revoked.stdout == f"site_src/keys/{file_name(first)}\n"
+    assert revoked.stdout == f"site_src/keys/{revocation_name(first)}\n"
     listed = call("list").stdout.splitlines()
     assert listed[0] == f"own key: {second} in {place}, registered as Lab 1 (Org)"
     assert {line.split()[0]: line.split()[1] for line in listed[1:]} == {
@@ -386,6 +392,4 @@ def test_verify_says_of_a_revoked_key_that_it_is(tmp_path, own, folder, register
     done = CliRunner().invoke(cli.app, ["verify", str(path), "--keys", str(folder)])
     assert done.exit_code == 0, done.stderr
     assert f"{registered} (Lab 1, revoked key)" in done.stdout
-    assert json.loads((folder / file_name(registered)).read_bytes())["revoked"]["reason"] == (
-        "stolen"
-    )
+    assert json.loads((folder / revocation_name(registered)).read_bytes())["reason"] == "stolen"

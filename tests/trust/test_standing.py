@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from tests.support.runs import RunBuilder, a_key, keyring_of
+from tests.support.runs import RunBuilder, a_key, keyring_of, revoked_key
 from tests.support.statements import on_boards, signed
 from tokenwatt_site.trust.keyring import Keyring, own_id
 from tokenwatt_site.trust.predicates import Kind
-from tokenwatt_site.trust.registration import register, with_revocation, with_successor
+from tokenwatt_site.trust.registration import register, with_successor
 from tokenwatt_site.trust.standing import RunStanding, stand
 from tokenwatt_site.trust.statement import Signed
 from tokenwatt_site.trust.verify import ValidatedRun, settle, verify_run
@@ -173,7 +173,7 @@ def test_a_revoked_key_settles_nothing_and_its_dispute_counts_no_more(
     run: ValidatedRun, keyring: Keyring
 ) -> None:
     dispute = signed("disputed", run.run_id, OTHER)
-    lost = with_revocation(register(OTHER, name="Lab 2"), at=NOW, reason="lost", private_key=OTHER)
+    lost = revoked_key(register(OTHER, name="Lab 2"), at=NOW, reason="lost", private_key=OTHER)
     found = standing(run, keyring.including(lost), dispute, settling(dispute, OTHER))
     assert [t.why_not for t in found.told] == ["its key was revoked"] * 2
 
@@ -206,7 +206,7 @@ def following(*, revoked_at: str | None = None) -> Keyring:
         register(THIRD, name="Lab 3"),
     ]
     if revoked_at is not None:
-        keys[1] = with_revocation(keys[1], at=moment(revoked_at), reason="lost", private_key=OTHER)
+        keys[1] = revoked_key(keys[1], at=moment(revoked_at), reason="lost", private_key=OTHER)
     keyring = Keyring()
     for key in keys:
         keyring = keyring.including(key)
@@ -255,7 +255,7 @@ def test_f19_an_expired_key_counts_for_what_was_witnessed_within(run: ValidatedR
 
 
 def test_a_revoked_key_states_nothing_any_more(run: ValidatedRun, keyring: Keyring) -> None:
-    lost = with_revocation(
+    lost = revoked_key(
         register(OTHER, name="Lab 2"),
         at=moment("2026-02-20T00:00:00Z"),
         reason="lost",

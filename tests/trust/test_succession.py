@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.runs import a_key
+from tests.support.runs import a_key, revoked_key
 from tokenwatt_site.trust.registration import (
     Registration,
     file_name,
     register,
-    with_revocation,
+    revocation_name,
     with_successor,
 )
 from tokenwatt_site.trust.signature import key_id
@@ -36,7 +36,7 @@ def key(seed: int, successor: int | None = None, *, follows: int | None = None) 
 
 
 def revoked(registration: Registration, *, by: int, at: datetime = EARLY) -> Registration:
-    return with_revocation(registration, at=at, reason="lost", private_key=a_key(by))
+    return revoked_key(registration, at=at, reason="lost", private_key=a_key(by))
 
 
 def problems(*keys: Registration, unreadable: Sequence[int] = ()) -> list[str]:
@@ -72,7 +72,7 @@ def test_t12_one_follows_another_only_where_both_say_so(
 
 def test_t12_a_key_that_names_another_s_is_not_revoked_by_it_nor_revokes_it() -> None:
     (problem,) = problems(revoked(key(1, 2), by=2), key(2))
-    assert "revoked.by: is neither this key nor one that follows it" in problem
+    assert "by: is neither this key nor one that follows it" in problem
 
 
 def test_a_successor_that_is_not_registered_is_named_with_the_file_it_lacks() -> None:
@@ -137,7 +137,7 @@ def test_a_key_is_revoked_by_itself_or_by_one_that_follows_it(by: int) -> None:
 def test_a_key_before_it_or_a_stranger_cannot_revoke_it(by: int) -> None:
     second = revoked(key(2, 3, follows=1), by=by)
     (problem,) = problems(key(1, 2), second, key(3, follows=2), key(4))
-    assert problem.startswith(f"{file_name(id_of(2))}: revoked.by: is neither this key nor one")
+    assert problem.startswith(f"{revocation_name(id_of(2))}: by: is neither this key nor one")
     assert f"found {id_of(by)}; expected {id_of(2)} or {id_of(3)}" in problem
 
 
@@ -147,20 +147,32 @@ def test_f18_a_revocation_that_was_changed_is_refused() -> None:
     later = registration.revoked.model_copy(update={"at": "2026-12-01T00:00:00Z"})
     changed = registration.model_copy(update={"revoked": later})
     (problem,) = problems(changed, key(2, follows=1))
-    assert "revoked.sig: does not fit" in problem
+    assert "sig: does not fit" in problem
 
 
 def test_f18_the_revocation_of_another_key_revokes_nothing() -> None:
     taken = revoked(key(1, 2), by=2).revoked
     other = key(3, 2).model_copy(update={"revoked": taken})
     (problem,) = problems(other, key(2, follows=3))
-    assert "revoked.sig: does not fit" in problem
+    assert "sig: does not fit" in problem
+
+
+@pytest.mark.parametrize(
+    "signed_after",
+    [key(1, 2), key(1, follows=2), register(a_key(1), name="Somebody else")],
+    ids=["another successor", "another before it", "another name"],
+)
+def test_t12_what_a_revoked_key_signs_about_itself_is_refused(signed_after: Registration) -> None:
+    revocation = revoked(key(1), by=1).revoked
+    changed = signed_after.model_copy(update={"revoked": revocation})
+    (problem,) = problems(changed, key(2, follows=1))
+    assert problem.startswith(f"{file_name(id_of(1))}: was changed after its key was revoked")
 
 
 def test_a_key_that_was_revoked_before_revokes_no_other() -> None:
     first = revoked(key(1, 2), by=2, at=LATE)
     (problem,) = problems(first, revoked(key(2, follows=1), by=2, at=EARLY))
-    assert "revoked.by: was revoked itself before this" in problem
+    assert "by: was revoked itself before this" in problem
     assert "revoked at 2026-03-01T00:00:00Z" in problem
 
 

@@ -26,10 +26,13 @@ from tokenwatt_site.trust.registration import (
     Registration,
     file_name,
     register,
+    revocation_bytes,
+    revocation_name,
     to_bytes,
     with_revocation,
     with_successor,
 )
+from tokenwatt_site.trust.registration import revoke as make_revocation
 
 _ALONE = " (which does not say so, so it changes nothing)"
 """After the other key, where one of both alone tells of a succession."""
@@ -94,7 +97,8 @@ def add(
         raise UsageError(Problem("this key is registered already", file=str(path)))
     ends = _end_of(until)
     # No beginning: runs that it signed before it was registered are its owner's too.
-    _write(path, register(key, name=name, organisation=organisation, not_after=ends), put_new)
+    registration = register(key, name=name, organisation=organisation, not_after=ends)
+    _write(path, to_bytes(registration), put_new)
     return path
 
 
@@ -150,16 +154,18 @@ def rotate(folder: Path, *, until: str | None = None) -> Rotated:
             follows=registration.keyid,
         )
         keyring = keyring.including(successor)
-        _write(paths[1], successor, put_new)
+        _write(paths[1], to_bytes(successor), put_new)
     if registration.successor is None:
         registration = with_successor(registration, own_id(following), old)
         keyring.including(registration)
-        _write(paths[0], registration, put)
+        _write(paths[0], to_bytes(registration), put)
     return Rotated(paths, replace_own_key(place))
 
 
 def revoke(keyid: str | None, reason: str, folder: Path) -> Path:
     """Revoke a registered key, signed with the own key, which is that key or follows it.
+
+    The revocation is a file beside the registration, which stays as it is.
 
     Args:
         keyid: the key; None: the own one.
@@ -175,7 +181,7 @@ def revoke(keyid: str | None, reason: str, folder: Path) -> Path:
     own = _existing(key_folder(os.environ))
     keyring = Keyring.load(folder)
     registration = _registration_of(keyid or own_id(own), keyring, folder)
-    path = folder / file_name(registration.keyid)
+    path = folder / revocation_name(registration.keyid)
     if registration.revoked is not None:
         raise UsageError(
             Problem("is revoked already", file=str(path), found=registration.revoked.at)
@@ -185,7 +191,7 @@ def revoke(keyid: str | None, reason: str, folder: Path) -> Path:
         raise UsageError(
             Problem(
                 "the own key is revoked itself, and revokes no other",
-                file=str(folder / file_name(mine.keyid)),
+                file=str(folder / revocation_name(mine.keyid)),
                 found=mine.revoked.at,
             )
         )
@@ -194,16 +200,17 @@ def revoke(keyid: str | None, reason: str, folder: Path) -> Path:
         raise UsageError(
             Problem(
                 "the own key neither is this key nor follows it, so it cannot revoke it",
-                file=str(path),
+                file=str(folder / file_name(registration.keyid)),
                 found=own_id(own),
                 expected=" or ".join(may),
                 remedy="Run this where one of these is the own key. Where all are lost, whoever"
                 " publishes the site removes the registration.",
             )
         )
-    revoked = with_revocation(registration, at=datetime.now(UTC), reason=reason, private_key=own)
-    keyring.including(revoked)
-    _write(path, revoked, put)
+    now = datetime.now(UTC)
+    revoked = make_revocation(registration, at=now, reason=reason, private_key=own)
+    keyring.including(with_revocation(registration, revoked))
+    _write(path, revocation_bytes(revoked), put_new)
     return path
 
 
@@ -306,9 +313,9 @@ def _described(key: Registration, keyring: Keyring) -> str:
     return ", ".join(parts)
 
 
-def _write(path: Path, registration: Registration, write: Callable[[Path, bytes], None]) -> None:
+def _write(path: Path, data: bytes, write: Callable[[Path, bytes], None]) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write(path, to_bytes(registration))
+        write(path, data)
     except OSError as error:
         raise not_written(path, error) from error

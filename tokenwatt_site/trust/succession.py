@@ -13,7 +13,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 from tokenwatt_site.errors import Problem
-from tokenwatt_site.trust.registration import Registration, file_name, is_revocation_of, moment
+from tokenwatt_site.trust.registration import (
+    Registration,
+    file_name,
+    is_revocation_of,
+    moment,
+    revocation_name,
+)
 
 
 def successors(keys: Mapping[str, Registration], keyid: str) -> tuple[str, ...]:
@@ -57,7 +63,7 @@ def chain_problems(keys: Mapping[str, Registration], files: Collection[str]) -> 
 def _revocation_problems(
     key: Registration, keys: Mapping[str, Registration], later: Collection[str]
 ) -> Iterator[Problem]:
-    revoked, file = key.revoked, file_name(key.keyid)
+    revoked, file = key.revoked, revocation_name(key.keyid)
     last = keys[(key.keyid, *later)[-1]].successor
     if revoked is None or (last is not None and last not in keys):
         return  # the file of a key between is bad or not there, and in the list for that
@@ -65,7 +71,7 @@ def _revocation_problems(
         yield Problem(
             "is neither this key nor one that follows it, so it cannot revoke it",
             file=file,
-            field="revoked.by",
+            field="by",
             found=revoked.by,
             expected=" or ".join((key.keyid, *later)),
         )
@@ -75,8 +81,17 @@ def _revocation_problems(
         yield Problem(
             "does not fit: the revocation was changed after signing, or signed with another key",
             file=file,
-            field="revoked.sig",
+            field="sig",
             remedy="Fetch the file again from its owner.",
+        )
+        return
+    if revoked.registration != key.digest:
+        yield Problem(
+            "was changed after its key was revoked",
+            file=file_name(key.keyid),
+            found=key.digest,
+            expected=f"{revoked.registration}, as {file} says",
+            remedy="Put it back as it was: what a revoked key signs counts for nothing.",
         )
     if (
         signer is not key
@@ -86,7 +101,7 @@ def _revocation_problems(
         yield Problem(
             "was revoked itself before this",
             file=file,
-            field="revoked.by",
+            field="by",
             found=f"{revoked.by}, revoked at {signer.revoked.at}",
             expected=f"a key that counts at {revoked.at}",
         )
