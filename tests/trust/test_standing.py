@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from copy import copy
 from datetime import UTC, datetime
@@ -13,7 +14,7 @@ import pytest
 from tests.support.runs import RunBuilder, a_key, keyring_of, revoked_key
 from tests.support.statements import on_boards, signed
 from tokenwatt_site.trust.keyring import Keyring, own_id
-from tokenwatt_site.trust.predicates import Kind
+from tokenwatt_site.trust.predicates import Kind, Reproduced
 from tokenwatt_site.trust.registration import register, with_successor
 from tokenwatt_site.trust.standing import RunStanding, stand
 from tokenwatt_site.trust.statement import Signed
@@ -122,7 +123,7 @@ def test_who_disputed_settles_it_and_both_stay_to_be_seen(
     for order in ((dispute, settled), (settled, dispute)):
         found = standing(run, keyring, *order)
         assert not found.disputed
-        assert [t.signed for t in found.told] == list(order)
+        assert {t.signed for t in found.told} == set(order)
         assert {t.signed.kind: t.why_not for t in found.told} == {
             "disputed": "its signer settled it: it was the cable",
             "settled": None,
@@ -135,7 +136,8 @@ def test_nobody_settles_what_another_disputed(run: ValidatedRun, keyring: Keyrin
         found = standing(run, keyring, dispute, settling(dispute, key))
         assert found.disputed
         assert found.counting("settled") == ()
-    assert found.told[1].why_not == "its key is not registered"
+    reasons = {each.signed.kind: each.why_not for each in found.told}
+    assert reasons["settled"] == "its key is not registered"
 
 
 def test_one_dispute_is_settled_and_no_other_before_or_after(
@@ -165,7 +167,8 @@ def test_what_settles_nothing_that_counts_says_so(run: ValidatedRun, keyring: Ke
     for named in (withdrawal, strange, signed("disputed", run.run_id, OTHER)):
         there = [named] if named.kind == "withdrawn" or named is strange else []
         found = standing(run, keyring, *there, settling(named, PUBLISHER))
-        assert found.told[-1].why_not == "it names no dispute of its signer that counts"
+        (told,) = (each for each in found.told if each.signed.kind == "settled")
+        assert told.why_not == "it names no dispute of its signer that counts"
     assert standing(run, keyring, withdrawal, settling(withdrawal, PUBLISHER)).retracted
 
 
@@ -425,15 +428,46 @@ def test_f22_a_run_on_a_processor_has_no_board_to_tell_it_from_another(
     )
 
 
+def why_nots(found: RunStanding) -> dict[str, str | None]:
+    """Return why each rerun does not count, by its run."""
+    said = [(t.signed.said, t.why_not) for t in found.told]
+    return {each.run: why_not for each, why_not in said if isinstance(each, Reproduced)}
+
+
+def test_the_order_of_statements_decides_nothing(
+    original: ValidatedRun, again: ValidatedRun, make: Make, keyring: Keyring
+) -> None:
+    slow = make(THEIRS, THIRD, pace=1.5)
+    dispute = signed("disputed", original.run_id, THIRD)
+    statements = [
+        signed("reproduced", original.run_id, OTHER, run=again.run_id, outcome="inconclusive"),
+        signed("reproduced", original.run_id, THIRD, run=slow.run_id, outcome="contradicted"),
+        signed("countersigned", original.run_id, OTHER),
+        signed("countersigned", original.run_id, THIRD),
+        dispute,
+        settling(dispute, THIRD),
+        settling(dispute, THIRD, reason="it was the fan"),
+    ]
+    among = {run.run_id: run for run in (original, again, slow)}
+    found = stand(original, statements, among=among, keyring=keyring, now=NOW)
+    # Of the same boards, but not of the same outcome: neither takes the other away.
+    assert len(found.counting("reproduced")) == 2
+    for seed in range(8):
+        random.Random(seed).shuffle(statements)
+        assert stand(original, statements, among=among, keyring=keyring, now=NOW) == found
+
+
 def test_t12_one_lab_or_one_board_counts_once(
     original: ValidatedRun, again: ValidatedRun, make: Make, keyring: Keyring
 ) -> None:
     more = make(("GPU-e", "GPU-f"), OTHER, builder={"day": 2})
     found = reproduced(original, again, more, keyring=keyring, keys=(OTHER, OTHER))
-    assert [t.why_not for t in found.told] == [None, "its publisher is counted already"]
-    puppet = make(("GPU-d", "GPU-e"), THIRD)
+    counted = f"its publisher is counted already, by run {more.run_id[:12]}"
+    assert why_nots(found) == {more.run_id: None, again.run_id: counted}
+    puppet = make(("GPU-d", "GPU-e"), THIRD, builder={"day": 2})
     found = reproduced(original, again, puppet, keyring=keyring)
-    assert found.told[1].why_not == "its boards are counted already: gpu-d"
+    counted = "its boards are counted already: gpu-d"
+    assert why_nots(found) == {again.run_id: None, puppet.run_id: counted}
     third = make(("GPU-e", "GPU-f"), THIRD)
     found = reproduced(original, again, third, keyring=keyring)
     assert len(found.counting("reproduced")) == 2
