@@ -278,6 +278,23 @@ def test_what_an_expired_key_stated_in_its_time_stays(run: ValidatedRun, keyring
     )
 
 
+def test_t12_a_key_that_has_ended_vouches_for_no_time_whatever_date_it_writes(
+    run: ValidatedRun, keyring: Keyring
+) -> None:
+    ended = register(OTHER, name="Lab 2", not_after=moment("2026-02-10T00:00:00Z"))
+    after = keyring.including(ended)
+    early = signed("countersigned", run.run_id, OTHER, made="2026-02-02T00:00:00Z")
+    late = signed("countersigned", run.run_id, THIRD, made="2026-02-20T00:00:00Z")
+    found = standing(run, after, early, late)
+    assert found.witness is not None
+    assert found.witness.key.name == "Lab 3"
+    assert found.told[0].why_not == (
+        "its key does not count to this day, so nobody knows when it signed"
+    )
+    still = keyring.including(register(OTHER, name="Lab 2", not_after=NOW))
+    assert standing(run, still, early).witness is not None
+
+
 def test_the_earliest_of_others_is_the_witness_and_none_is_before_the_end(
     run: ValidatedRun, keyring: Keyring
 ) -> None:

@@ -154,6 +154,14 @@ class Keyring:
         state, text = _state(key, ended=ended, witnessed=witnessed, now=now)
         return Standing(state, text, key.name, key.organisation)
 
+    def of_witness(self, keyid: str, *, made: datetime, now: datetime) -> Standing:
+        """Say what the key counts for that countersigned something, by its own word at `made`.
+
+        It must have begun then and count to this day: of one that has ended nobody knows when it
+        signed, and the time is all that it tells.
+        """
+        return self.state(keyid, ended=made, witnessed=None, now=max(made, now))
+
 
 def key_folder(environment: Mapping[str, str]) -> Path:
     """Return where the own key lives.

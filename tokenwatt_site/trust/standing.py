@@ -5,7 +5,8 @@ is one who may say so. All others are kept too, each with the reason why it chan
 
 - withdrawn, superseded: by the run's own key or one that follows it. Also by an own key that is not
   registered: who signed the run may take it back, whoever that is.
-- countersigned: by another publisher, after the run ended. The earliest is the witnessed time.
+- countersigned: by another publisher, after the run ended, as long as its key counts. The earliest
+  is the witnessed time.
 - recomputed: by another publisher.
 - reproduced: by the publisher of another run that is here and itself stands; the outcome is worked
   out again from both. Of one publisher the weightiest run counts, and boards once for each outcome
@@ -14,7 +15,8 @@ is one who may say so. All others are kept too, each with the reason why it chan
 - settled: by the key of the dispute that it names, or one that follows it.
 
 Keys that follow each other are one publisher. Whether a key had expired is asked for the time that
-its statement tells, so that what is old stays; a key that was revoked states nothing any more.
+its statement tells, so that what is old stays; but a key that has ended vouches for no time, since
+whoever has it can write any. A key that was revoked states nothing any more.
 In which order statements stand in their files decides nothing.
 """
 
@@ -154,7 +156,7 @@ def stand(
     told: list[Told] = []
     reruns: dict[str, Rerun] = {}
     for signed in sorted(statements, key=lambda each: (each.made, each.digest)):
-        key = keyring.state(signed.keyid, ended=signed.made, witnessed=None, now=signed.made)
+        key = _signer(signed, keyring, now)
         why_not = bar(run, signed, keyring=keyring, now=now) or _untrusted(run, signed, key)
         ratio = None
         if why_not is None and isinstance(signed.said, Reproduced):
@@ -200,10 +202,18 @@ def bar(run: Subject, signed: Signed, *, keyring: Keyring, now: datetime) -> str
     return None
 
 
+def _signer(signed: Signed, keyring: Keyring, now: datetime) -> Standing:
+    if isinstance(signed.said, Countersigned):
+        return keyring.of_witness(signed.keyid, made=signed.made, now=now)
+    return keyring.state(signed.keyid, ended=signed.made, witnessed=None, now=signed.made)
+
+
 def _untrusted(run: Subject, signed: Signed, key: Standing) -> str | None:
     takes_back = isinstance(signed.said, Withdrawn | Superseded)
     if key.trusted or (takes_back and key.state == "unknown" and signed.keyid == run.keyid):
         return None
+    if isinstance(signed.said, Countersigned) and key.state == "expired":
+        return "its key does not count to this day, so nobody knows when it signed"
     return {
         "unknown": "its key is not registered",
         "revoked": "its key was revoked",
