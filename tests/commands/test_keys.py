@@ -132,6 +132,25 @@ def test_a_list_without_keys_says_how_to_make_one(place, folder):
     assert not place.exists()
 
 
+@pytest.mark.parametrize("what", ["a file", "a link that leads to itself"])
+def test_a_folder_of_keys_that_is_none_is_named_by_every_command(what, place, folder):
+    if what == "a file":
+        place.write_text("", encoding="utf-8")
+    else:
+        place.symlink_to(place)
+    for words in (("list",), ("new",), ("rotate",), ("revoke", "--reason", "lost")):
+        done = call(*words, *(() if words == ("new",) else ("--keys", folder)))
+        assert (done.exit_code, done.stdout) == (3, ""), words
+        assert f"{place}: signing keys cannot be looked for here" in done.stderr
+        assert "TOKENWATT_KEY_DIR" in done.stderr
+
+
+def test_a_key_that_cannot_be_read_is_named_by_a_list(place, folder):
+    (place / KEY_FILE).mkdir(parents=True, mode=0o700)
+    with pytest.raises(EnvironmentProblem, match=f"{KEY_FILE}: cannot be read"):
+        keys.listed(folder)
+
+
 def test_f19_a_list_shows_the_own_key_and_each_registered_one_as_it_stands(place, own, folder):
     folder.mkdir()
     stranger = register_stranger(folder)

@@ -11,10 +11,11 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tokenwatt_site.commands.output import not_written
-from tokenwatt_site.errors import Problem, UsageError
+from tokenwatt_site.errors import EnvironmentProblem, Problem, UsageError
 from tokenwatt_site.files import put, put_new
 from tokenwatt_site.trust.keyring import (
     KEY_FILE,
+    KEY_FOLDER_VARIABLE,
     NEXT_KEY_FILE,
     Keyring,
     key_folder,
@@ -63,7 +64,7 @@ def new() -> Own:
     """
     place = key_folder(os.environ)
     path = place / KEY_FILE
-    if os.path.lexists(path):
+    if _is_there(path):
         raise UsageError(
             Problem(
                 "is there already, and a key is never overwritten",
@@ -107,7 +108,7 @@ def listed(folder: Path) -> list[str]:
 
     Raises:
         InputError: a registration is not valid.
-        EnvironmentProblem: the own key cannot be read.
+        EnvironmentProblem: the own key, or its folder, cannot be read.
     """
     place, keyring, now = key_folder(os.environ), Keyring.load(folder), datetime.now(UTC)
     lines = [_own_line(place, keyring)]
@@ -232,7 +233,7 @@ def _end_of(day: str | None) -> datetime | None:
 
 def _existing(place: Path) -> Ed25519PrivateKey:
     path = place / KEY_FILE
-    if not os.path.lexists(path):
+    if not _is_there(path):
         raise UsageError(
             Problem(
                 "there is no signing key here",
@@ -243,9 +244,31 @@ def _existing(place: Path) -> Ed25519PrivateKey:
     return own_key(place)
 
 
+def _is_there(path: Path) -> bool:
+    """Tell whether there is a key; of a folder that cannot be looked into nobody knows.
+
+    Raises:
+        EnvironmentProblem: its folder is none, or may not be read.
+    """
+    try:
+        path.lstat()
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise EnvironmentProblem(
+            Problem(
+                f"signing keys cannot be looked for here ({error.strerror})",
+                file=str(path.parent),
+                expected="a folder of yours, or none yet",
+                remedy=f"Name another in {KEY_FOLDER_VARIABLE}.",
+            )
+        ) from error
+    return True
+
+
 def _waiting(place: Path) -> str | None:
     """Return the key of a rotation that was broken off, None where there is none."""
-    if not os.path.lexists(place / NEXT_KEY_FILE):
+    if not _is_there(place / NEXT_KEY_FILE):
         return None
     return own_id(own_key(place, NEXT_KEY_FILE))
 
@@ -288,7 +311,7 @@ def _expect_replaceable(registration: Registration, place: Path) -> None:
 
 
 def _own_line(place: Path, keyring: Keyring) -> str:
-    if not os.path.lexists(place / KEY_FILE):
+    if not _is_there(place / KEY_FILE):
         return f"own key: none in {place}; `tokenwatt-site keys new` makes one"
     keyid = own_id(own_key(place))
     registration = keyring.keys.get(keyid)
