@@ -278,7 +278,7 @@ def test_a_revocation_leaves_the_registration_as_it_was_signed() -> None:
     assert parse_revocation(data, "a.json") == registration.revoked
 
 
-@pytest.mark.parametrize("reason", ["", "two\nlines", "a\u202eb"])
+@pytest.mark.parametrize("reason", ["", "two\nlines", "a\u202eb", "\udcff"])
 def test_a_reason_that_the_loader_would_refuse_is_not_signed(reason: str) -> None:
     with pytest.raises(InputError, match="reason"):
         revoked_key(lab(), at=AT, reason=reason, private_key=a_key())
