@@ -214,8 +214,9 @@ def test_a_publisher_leads_on_under_the_key_that_follows(tmp_path: Path) -> None
     runs = made(
         tmp_path, RunBuilder(day=1, key=a_key(1)), RunBuilder(day=2, key=a_key(2)), known=()
     )
-    new = register(a_key(2), name="Lab")
-    old = with_successor(register(a_key(1), name="Lab"), new.keyid, a_key(1))
+    old = register(a_key(1), name="Lab")
+    new = register(a_key(2), name="Lab", follows=old.keyid)
+    old = with_successor(old, new.keyid, a_key(1))
     keyring = Keyring().including(new).including(old)
     assert names(one(list(settle(runs, keyring)))) == ["1", "0"]
 

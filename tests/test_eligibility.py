@@ -17,6 +17,7 @@ from tests.support.runs import (
     gpu_spec,
     keyring_of,
     played_power,
+    revoked_key,
     small_spec,
     spec_in_mode,
 )
@@ -24,7 +25,7 @@ from tests.support.statements import state
 from tokenwatt_site.configuration import Configuration, group
 from tokenwatt_site.trust.keyring import Keyring
 from tokenwatt_site.trust.predicates import Kind
-from tokenwatt_site.trust.registration import register, with_revocation
+from tokenwatt_site.trust.registration import register
 from tokenwatt_site.trust.verify import ValidatedRun, settle, verify_run
 
 RECORDED = {
@@ -296,7 +297,7 @@ def test_a_dispute_by_a_stranger_bars_nothing(tmp_path: Path) -> None:
 
 def test_f19_a_key_that_was_revoked_bars_unless_a_witness_was_before(tmp_path: Path) -> None:
     path = RunBuilder().write(tmp_path)
-    revoked = with_revocation(
+    revoked = revoked_key(
         register(a_key(), name="Lab 1"),
         at=datetime(2026, 2, 10, tzinfo=UTC),
         reason="lost",

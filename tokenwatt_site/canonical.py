@@ -44,11 +44,14 @@ def canonical_bytes(value: JsonValue) -> bytes:
     """Return the RFC 8785 (JCS) bytes of `value`.
 
     Raises:
-        InputError: the value has no canonical form (NaN, |int| >= 2^53, lone surrogate).
+        InputError: the value has no canonical form (NaN, |int| >= 2^53, lone surrogate). A text
+            that is not UTF-8, as an argument may be, is named by its field.
     """
     try:
         return rfc8785.dumps(value)
     except (rfc8785.CanonicalizationError, UnicodeError, RecursionError) as error:
+        if not isinstance(error, RecursionError):
+            _check_strings(value, None)
         raise InputError(f"value has no canonical JSON form: {error}") from error
 
 
@@ -284,7 +287,10 @@ def _parse_float(text: str) -> float:
 
 
 def _check_strings(
-    value: JsonValue, source: str, lines: Lines | None = None, path: tuple[str | int, ...] = ()
+    value: JsonValue,
+    source: str | None,
+    lines: Lines | None = None,
+    path: tuple[str | int, ...] = (),
 ) -> None:
     if isinstance(value, str):
         if fault := text_fault(value):

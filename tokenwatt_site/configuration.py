@@ -143,7 +143,7 @@ def _digest(run: ValidatedRun, role: str) -> str | None:
 def _headline(runs: Sequence[ValidatedRun], by_id: Mapping[str, ValidatedRun]) -> ValidatedRun:
     may_rank = {r.run_id for r in runs if not reasons(r, _reference(r, by_id))}
     ordered = sorted(runs, key=lambda r: (r.run_id not in may_rank, _first_seen(r), r.run_id))
-    # Not the keys before it: anybody may say that another's key follows their own.
+    # Not the keys before it, which may be lost: others may have them.
     headlines = [
         max((r for r in ordered if r.keyid in chain), key=_importance)
         for chain in dict.fromkeys(r.standing.chain for r in ordered)

@@ -123,9 +123,9 @@ class Model(BaseModel):
 
 
 class GrowingModel(Model):
-    """A model whose digest is an id, and which got fields after ids were given.
+    """A model whose bytes are signed or hashed, and which got fields after some were.
 
-    `younger` names them; one that is None is not written, so that older ids stand.
+    `younger` names them; one that is None is not written, so that older ids and signatures stand.
     """
 
     younger: ClassVar[frozenset[str]] = frozenset()

@@ -20,7 +20,13 @@ from tokenwatt_site.trust.keyring import (
     own_id,
     own_key,
 )
-from tokenwatt_site.trust.registration import file_name, register, to_bytes
+from tokenwatt_site.trust.registration import (
+    file_name,
+    register,
+    revocation_name,
+    to_bytes,
+    with_successor,
+)
 
 
 @pytest.fixture
@@ -126,6 +132,25 @@ def test_a_list_without_keys_says_how_to_make_one(place, folder):
     assert not place.exists()
 
 
+@pytest.mark.parametrize("what", ["a file", "a link that leads to itself"])
+def test_a_folder_of_keys_that_is_none_is_named_by_every_command(what, place, folder):
+    if what == "a file":
+        place.write_text("", encoding="utf-8")
+    else:
+        place.symlink_to(place)
+    for words in (("list",), ("new",), ("rotate",), ("revoke", "--reason", "lost")):
+        done = call(*words, *(() if words == ("new",) else ("--keys", folder)))
+        assert (done.exit_code, done.stdout) == (3, ""), words
+        assert f"{place}: signing keys cannot be looked for here" in done.stderr
+        assert "TOKENWATT_KEY_DIR" in done.stderr
+
+
+def test_a_key_that_cannot_be_read_is_named_by_a_list(place, folder):
+    (place / KEY_FILE).mkdir(parents=True, mode=0o700)
+    with pytest.raises(EnvironmentProblem, match=f"{KEY_FILE}: cannot be read"):
+        keys.listed(folder)
+
+
 def test_f19_a_list_shows_the_own_key_and_each_registered_one_as_it_stands(place, own, folder):
     folder.mkdir()
     stranger = register_stranger(folder)
@@ -159,9 +184,19 @@ def test_a_rotated_key_names_its_successor_of_the_same_name_and_is_kept(
         folder / file_name(keyid) for keyid in (registered, following.keyid)
     )
     assert {path.name for path in place.iterdir()} == {KEY_FILE, rotated.kept.name}
-    assert [line.partition(", ")[2] for line in keys.listed(folder)[1:] if registered in line] == [
-        f"followed by {following.keyid}"
-    ]
+    told = {line.split()[0]: line.partition(", ")[2] for line in keys.listed(folder)[1:]}
+    assert told[registered] == f"followed by {following.keyid}"
+    assert told[following.keyid].endswith(f"follows {registered}")
+
+
+def test_a_list_says_of_a_succession_that_one_key_alone_tells_that_it_changes_nothing(
+    place, own, folder, registered
+):
+    stranger = register_stranger(folder)
+    claimed = with_successor(Keyring.load(folder).keys[registered], stranger, own)
+    (folder / file_name(registered)).write_bytes(to_bytes(claimed))
+    (line,) = [each for each in keys.listed(folder)[1:] if each.startswith(registered)]
+    assert line.endswith(f"{stranger} (which does not say so, so it changes nothing)")
 
 
 def test_a_run_signed_before_a_rotation_counts_as_before(tmp_path, own, folder, registered):
@@ -260,7 +295,7 @@ def test_nothing_is_written_among_registrations_of_which_one_is_bad(place, own, 
 
 def test_f19_a_run_of_a_revoked_key_is_valid_and_its_key_revoked(tmp_path, own, folder, registered):
     path = RunBuilder(key=own).write(tmp_path / "runs")
-    assert keys.revoke(None, "stolen", folder) == folder / file_name(registered)
+    assert keys.revoke(None, "stolen", folder) == folder / revocation_name(registered)
     checked = verify(path, folder)
     assert (checked.key_state, checked.signer) == ("revoked", "Lab 1")
 
@@ -341,7 +376,7 @@ def test_the_commands_print_what_they_made_and_nothing_else(place, tmp_path, mon
     assert "the old key is kept in" in rotated.stderr
 
     revoked = call("revoke", first, "--reason", "stolen")
-    assert revoked.stdout == f"site_src/keys/{file_name(first)}\n"
+    assert revoked.stdout == f"site_src/keys/{revocation_name(first)}\n"
     listed = call("list").stdout.splitlines()
     assert listed[0] == f"own key: {second} in {place}, registered as Lab 1 (Org)"
     assert {line.split()[0]: line.split()[1] for line in listed[1:]} == {
@@ -376,6 +411,4 @@ def test_verify_says_of_a_revoked_key_that_it_is(tmp_path, own, folder, register
     done = CliRunner().invoke(cli.app, ["verify", str(path), "--keys", str(folder)])
     assert done.exit_code == 0, done.stderr
     assert f"{registered} (Lab 1, revoked key)" in done.stdout
-    assert json.loads((folder / file_name(registered)).read_bytes())["revoked"]["reason"] == (
-        "stolen"
-    )
+    assert json.loads((folder / revocation_name(registered)).read_bytes())["reason"] == "stolen"

@@ -50,6 +50,13 @@ def test_a_comparison_can_have_a_title(tmp_path: Path) -> None:
     assert "<h1>Mine &lt;b&gt;</h1>" in out.read_text(encoding="utf-8")
 
 
+def test_a_report_says_that_a_commitment_beside_its_run_was_left_out(tmp_path: Path) -> None:
+    run = RunBuilder().write(tmp_path, "x.json")
+    (tmp_path / "x.commit.json").write_text("{}", encoding="utf-8")
+    html = report([run], None, None).read_text(encoding="utf-8")
+    assert "<b>Left out.</b> What failed verification in 1 file of statements or" in html
+
+
 def test_a_publication_is_what_runs_are_compared_with(tmp_path: Path) -> None:
     out = report([SHIPPED, *two(tmp_path, simulated=False)], None, tmp_path / "x.html")
     html = out.read_text(encoding="utf-8")

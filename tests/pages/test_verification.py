@@ -30,6 +30,14 @@ def test_the_checks_have_the_numbers_of_trust_verify_and_each_says_what_it_does_
     assert "no file can show that a measurement took place" in html
 
 
+def test_what_only_the_builder_checks_is_named_with_private_text_and_read_back() -> None:
+    told = {check.number: check.builder for check in verification.CHECKS}
+    assert all("looks private" in told[number] for number in (5, 6, 7))
+    assert "(read-back) is what the spec declares" in told[7]
+    html = verification.render("assets").html
+    assert html.count("Not here, by the builder") == sum(map(bool, told.values()))
+
+
 def test_the_scripts_know_the_register_as_the_builder_does(tmp_path: Path) -> None:
     keyring = keyring_of(tmp_path, a_key(1), a_key(2))
     keys = carried(keyring)["keys"]

@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -52,7 +53,14 @@ from tokenwatt_site.spec import Objective, Spec, parse_spec
 from tokenwatt_site.trace import Trace, TraceLine, encode, parse
 from tokenwatt_site.trials import Trial, read_trials
 from tokenwatt_site.trust.keyring import Keyring, own_id
-from tokenwatt_site.trust.registration import file_name, register, to_bytes
+from tokenwatt_site.trust.registration import (
+    Registration,
+    file_name,
+    register,
+    revoke,
+    to_bytes,
+    with_revocation,
+)
 from tokenwatt_site.trust.signature import sign
 from tokenwatt_site.validity import verdict
 from tokenwatt_site.windows import Windows
@@ -304,6 +312,14 @@ def keyring_of(folder: Path, *keys: Ed25519PrivateKey) -> Keyring:
         registration = register(key, name=f"Lab {number}")
         (folder / file_name(registration.keyid)).write_bytes(to_bytes(registration))
     return Keyring.load(folder)
+
+
+def revoked_key(
+    registration: Registration, *, at: datetime, reason: str, private_key: Ed25519PrivateKey
+) -> Registration:
+    """Return a registration with its key revoked in these words."""
+    revocation = revoke(registration, at=at, reason=reason, private_key=private_key)
+    return with_revocation(registration, revocation)
 
 
 HELD = SelfTest(

@@ -83,10 +83,20 @@ def test_a_bad_line_is_named_and_costs_none_of_the_others(bad: str) -> None:
     assert found.unheard == frozenset()
 
 
-def test_of_two_lines_that_say_the_same_the_first_counts() -> None:
-    found = lines(DISPUTE + line(made="2026-03-01T10:00:00Z") + line(seed=2))
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_of_two_lines_that_say_the_same_the_one_of_the_earlier_date_counts(
+    order: tuple[int, int], tmp_path: Path
+) -> None:
+    both = [DISPUTE, line(made="2026-03-01T10:00:00Z")]
+    ones = [both[at] for at in order]
+    found = lines(b"".join(ones) + line(seed=2))
     assert [f"{signed.made:%m}" for signed in found.signed] == ["02", "02"]
-    assert len(found.problems) == 1
+    assert [problem.line for problem in found.problems] == [2]
+    paths = [tmp_path / f"{number}.att.jsonl" for number in range(2)]
+    for path, each in zip(paths, ones, strict=True):
+        path.write_bytes(each)
+    (stated,) = gather(paths, run_id=RUN, known=KNOWN).signed
+    assert f"{stated.made:%m}" == "02"
 
 
 def test_a_last_line_that_was_cut_is_one_bad_line() -> None:

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.runs import a_key
+from tests.support.runs import a_key, revoked_key
 from tokenwatt_site.errors import EnvironmentProblem, InputError
 from tokenwatt_site.trust.keyring import (
     KEY_FILE,
@@ -37,8 +37,9 @@ from tokenwatt_site.trust.registration import (
     Registration,
     file_name,
     register,
+    revocation_bytes,
+    revocation_name,
     to_bytes,
-    with_revocation,
     with_successor,
 )
 from tokenwatt_site.trust.signature import key_id
@@ -192,6 +193,7 @@ def lab(
     revoked: datetime | None = None,
     by: int | None = None,
     successor: int | None = None,
+    follows: int | None = None,
 ) -> Registration:
     registration = register(
         a_key(seed),
@@ -199,11 +201,12 @@ def lab(
         organisation="Org",
         not_before=begins,
         not_after=ends,
+        follows=None if follows is None else own_id(a_key(follows)),
     )
     if successor is not None:
         registration = with_successor(registration, own_id(a_key(successor)), a_key(seed))
     if revoked is not None:
-        registration = with_revocation(
+        registration = revoked_key(
             registration, at=revoked, reason="stolen", private_key=a_key(by or seed)
         )
     return registration
@@ -212,6 +215,9 @@ def lab(
 def write(folder: Path, *registrations: Registration) -> None:
     for registration in registrations:
         (folder / file_name(registration.keyid)).write_bytes(to_bytes(registration))
+        if registration.revoked is not None:
+            revocation = folder / revocation_name(registration.keyid)
+            revocation.write_bytes(revocation_bytes(registration.revoked))
 
 
 def standing(
@@ -329,10 +335,37 @@ def test_all_bad_registrations_are_listed_at_once(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         Keyring.load(tmp_path)
     told = str(caught.value)
-    bad = (file_name(lab(1).keyid), file_name(lab(3).keyid), "a.json", "b.txt", "c.json")
+    bad = (file_name(lab(1).keyid), revocation_name(lab(3).keyid), "a.json", "b.txt", "c.json")
     assert all(f"{tmp_path}/{name}:" in told for name in bad)
     assert file_name(lab(2).keyid) not in told
     assert len(caught.value.problems) == len(bad)
+
+
+def test_t12_no_registration_that_a_revoked_key_signs_ends_its_revocation(tmp_path: Path) -> None:
+    write(tmp_path, lab(1, revoked=day(3)), lab(2, follows=1))
+    assert Keyring.load(tmp_path).keys[lab(1).keyid].revoked is not None
+    write(tmp_path, lab(1))
+    assert Keyring.load(tmp_path).keys[lab(1).keyid].revoked is not None
+    write(tmp_path, lab(1, successor=2))
+    with pytest.raises(InputError, match="was changed after its key was revoked"):
+        Keyring.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        (revocation_name(lab(1).keyid), "revokes a key that is not registered"),
+        (revocation_name(lab(2).keyid), "is not called as the key that it revokes"),
+    ],
+)
+def test_a_revocation_stands_beside_the_registration_and_is_called_as_it(
+    tmp_path: Path, name: str, words: str
+) -> None:
+    revocation = lab(1, revoked=day(3)).revoked
+    assert revocation is not None
+    (tmp_path / name).write_bytes(revocation_bytes(revocation))
+    with pytest.raises(InputError, match=f"{name}: {words}"):
+        Keyring.load(tmp_path)
 
 
 def test_a_successor_whose_file_is_bad_is_in_the_list_once(tmp_path: Path) -> None:
@@ -353,14 +386,16 @@ def test_f10_a_registration_behind_a_link_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_keys_that_follow_a_key_are_its_successors(tmp_path: Path) -> None:
-    write(tmp_path, lab(1, successor=2, revoked=day(3), by=2), lab(2, successor=3), lab(3))
+    first = lab(1, successor=2, revoked=day(3), by=2)
+    write(tmp_path, first, lab(2, successor=3, follows=1), lab(3, follows=2))
     keyring = Keyring.load(tmp_path)
     assert keyring.successors(lab(1).keyid) == (lab(2).keyid, lab(3).keyid)
 
 
 def test_a_keyring_takes_in_only_what_fits_the_others() -> None:
-    keyring = Keyring().including(lab(2)).including(lab(1, successor=2))
+    second = lab(2, follows=1)
+    keyring = Keyring().including(second).including(lab(1, successor=2))
     assert keyring.including(lab(1, successor=2, revoked=day(3), by=2)).keys[lab(1).keyid].revoked
     with pytest.raises(InputError, match="successor: is not registered"):
-        keyring.including(lab(2, successor=3))
-    assert keyring.keys[lab(2).keyid] == lab(2)
+        keyring.including(lab(2, successor=3, follows=1))
+    assert keyring.keys[second.keyid] == second

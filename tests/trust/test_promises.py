@@ -18,6 +18,7 @@ from tokenwatt_site.trust.commitment import commit, opening_digest, parse
 from tokenwatt_site.trust.held import first_trial_of
 from tokenwatt_site.trust.keyring import Keyring
 from tokenwatt_site.trust.promises import Found, Promised, weigh
+from tokenwatt_site.trust.registration import register
 from tokenwatt_site.trust.signature import key_id
 from tokenwatt_site.trust.statement import Signed, sign
 from tokenwatt_site.trust.statement import parse as parse_statement
@@ -113,6 +114,13 @@ def test_t7_a_countersignature_from_after_the_first_trial_is_no_before(keyring: 
 )
 def test_t3_what_anybody_could_countersign_shows_nothing(keyring: Keyring, signed: Signed) -> None:
     assert promised(keyring, a_run(), found(signed)).witness is None
+
+
+def test_t12_a_key_that_has_ended_is_no_witness_of_a_commitment(keyring: Keyring) -> None:
+    seen = found(countersigned("2026-01-01T00:05:00Z"))
+    assert promised(keyring, a_run(), seen).before
+    ended = register(LAB, name="Lab 2", not_after=datetime(2026, 1, 1, 12, tzinfo=UTC))
+    assert promised(keyring.including(ended), a_run(), seen).witness is None
 
 
 def test_t7_a_witness_whose_clock_is_a_little_slow_has_seen_it(keyring: Keyring) -> None:

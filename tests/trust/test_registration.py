@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from securesystemslib.dsse import Envelope
 from securesystemslib.signer import SSlibKey  # type: ignore[attr-defined]  # no __all__
 
-from tests.support.runs import a_key
+from tests.support.runs import a_key, revoked_key
 from tokenwatt_site.canonical import canonical_bytes
 from tokenwatt_site.errors import InputError
 from tokenwatt_site.run import PAYLOAD_TYPE
@@ -24,9 +24,10 @@ from tokenwatt_site.trust.registration import (
     file_name,
     is_revocation_of,
     parse,
+    parse_revocation,
     register,
+    revocation_bytes,
     to_bytes,
-    with_revocation,
     with_successor,
 )
 from tokenwatt_site.trust.signature import key_id, pae
@@ -76,9 +77,8 @@ def test_times_are_written_in_utc_and_whole_seconds() -> None:
     assert lab(not_before=local).not_before == "2026-03-04T05:06:07Z"
 
 
-def test_the_signature_is_over_all_but_itself_and_the_revocation() -> None:
-    registration = with_revocation(lab(), at=AT, reason="lost", private_key=a_key(2))
-    assert registration.to_json() == signed(registration.to_json())
+def test_the_signature_is_over_all_but_itself() -> None:
+    assert lab().to_json() == signed(lab().to_json())
 
 
 def test_a_registration_in_a_dsse_envelope_verifies_with_stock_securesystemslib() -> None:
@@ -109,6 +109,7 @@ def test_a_registration_in_a_dsse_envelope_verifies_with_stock_securesystemslib(
         {"not_before": "2026-01-01T00:00:00Z"},
         {"not_after": "2027-01-01T00:00:00Z"},
         {"successor": SECOND},
+        {"follows": SECOND},
     ],
     ids=lambda change: next(iter(change)),
 )
@@ -168,7 +169,7 @@ def test_a_bad_id_and_a_bad_signature_are_told_together() -> None:
             {"not_before": "2026-03-04T00:00:00Z", "not_after": "2026-03-04T00:00:00Z"},
             "not_after later than not_before",
         ),
-        ({"revoked": {"at": "2026-03-04T00:00:00Z", "reason": "lost"}}, "revoked.by: is missing"),
+        ({"revoked": {"reason": "lost"}}, "revoked: is in a file of its own"),
         ({"key_schema": "tokenwatt/key/2"}, "keys add NAME"),
         ({"key_schema": None}, "keys add NAME"),
     ],
@@ -181,7 +182,15 @@ def test_what_is_not_of_the_schema_is_refused_however_well_it_is_signed(
     assert "file.json" in told
 
 
-@pytest.mark.parametrize("field", Registration.model_fields)
+def test_a_registration_from_before_keys_said_what_they_follow_is_read_as_it_was() -> None:
+    value = document()
+    assert not {"follows", "revoked"} & value.keys()
+    assert parse(json.dumps(value | {"revoked": None}).encode(), "a.json").follows is None
+    follower = lab(follows=SECOND)
+    assert parse(to_bytes(follower), "a.json").follows == SECOND
+
+
+@pytest.mark.parametrize("field", sorted({*Registration.model_fields} - {"follows", "revoked"}))
 def test_no_field_may_be_left_out(field: str) -> None:
     value = document()
     del value[field]
@@ -212,7 +221,7 @@ VALUES = st.recursive(
 
 @given(st.sampled_from([*Registration.model_fields, "other"]), VALUES)
 def test_a_field_with_any_other_value_is_refused(field: str, value: Any) -> None:
-    if value != lab().to_json().get(field, "nothing"):
+    if value != (lab().to_json() | {"follows": None, "revoked": None}).get(field, "nothing"):
         refusal(document(**{field: value}))
 
 
@@ -241,26 +250,35 @@ def test_a_key_that_would_end_before_it_begins_is_not_registered() -> None:
         lab(not_before=AT, not_after=AT - YEAR)
 
 
-def test_a_revocation_is_of_one_key_by_one_key_in_these_words() -> None:
-    registration = with_revocation(lab(), at=AT, reason="lost", private_key=a_key(2))
+def test_a_revocation_is_of_one_registration_by_one_key_in_these_words() -> None:
+    registration = revoked_key(lab(), at=AT, reason="lost", private_key=a_key(2))
     revoked = registration.revoked
     assert revoked is not None
     assert (revoked.at, revoked.reason, revoked.by) == ("2026-03-04T05:06:07Z", "lost", SECOND)
+    assert (revoked.keyid, revoked.registration) == (lab().keyid, lab().digest)
     second = a_key(2).public_key().public_bytes_raw().hex()
     assert is_revocation_of(revoked, registration.keyid, second)
     assert not is_revocation_of(revoked, SECOND, second)
     assert not is_revocation_of(revoked, registration.keyid, registration.public_key)
-    for change in ({"at": "2026-03-04T05:06:08Z"}, {"reason": "stolen"}, {"by": "ed25519:0"}):
+    for change in (
+        {"at": "2026-03-04T05:06:08Z"},
+        {"reason": "stolen"},
+        {"by": "ed25519:0"},
+        {"registration": "0" * 64},
+    ):
         other = revoked.model_copy(update=change)
         assert not is_revocation_of(other, registration.keyid, second)
 
 
-def test_a_revocation_by_another_key_leaves_the_registration_as_it_was_signed() -> None:
-    registration = with_revocation(lab(), at=AT, reason="lost", private_key=a_key(2))
-    assert parse(to_bytes(registration), "a.json") == registration
-    assert registration.signature == lab().signature
+def test_a_revocation_leaves_the_registration_as_it_was_signed() -> None:
+    registration = revoked_key(lab(), at=AT, reason="lost", private_key=a_key(2))
+    assert to_bytes(registration) == to_bytes(lab())
+    assert registration.revoked is not None
+    data = revocation_bytes(registration.revoked)
+    assert parse_revocation(data, "a.json") == registration.revoked
 
 
-def test_a_reason_that_cannot_be_shown_revokes_nothing() -> None:
+@pytest.mark.parametrize("reason", ["", "two\nlines", "a\u202eb", "\udcff"])
+def test_a_reason_that_the_loader_would_refuse_is_not_signed(reason: str) -> None:
     with pytest.raises(InputError, match="reason"):
-        with_revocation(lab(), at=AT, reason="", private_key=a_key(1))
+        revoked_key(lab(), at=AT, reason=reason, private_key=a_key())

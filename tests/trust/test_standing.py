@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from copy import copy
 from datetime import UTC, datetime
@@ -10,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from tests.support.runs import RunBuilder, a_key, keyring_of
+from tests.support.runs import RunBuilder, a_key, keyring_of, revoked_key
 from tests.support.statements import on_boards, signed
 from tokenwatt_site.trust.keyring import Keyring, own_id
-from tokenwatt_site.trust.predicates import Kind
-from tokenwatt_site.trust.registration import register, with_revocation, with_successor
+from tokenwatt_site.trust.predicates import Kind, Reproduced
+from tokenwatt_site.trust.registration import register, with_successor
 from tokenwatt_site.trust.standing import RunStanding, stand
 from tokenwatt_site.trust.statement import Signed
 from tokenwatt_site.trust.verify import ValidatedRun, settle, verify_run
@@ -122,7 +123,7 @@ def test_who_disputed_settles_it_and_both_stay_to_be_seen(
     for order in ((dispute, settled), (settled, dispute)):
         found = standing(run, keyring, *order)
         assert not found.disputed
-        assert [t.signed for t in found.told] == list(order)
+        assert {t.signed for t in found.told} == set(order)
         assert {t.signed.kind: t.why_not for t in found.told} == {
             "disputed": "its signer settled it: it was the cable",
             "settled": None,
@@ -135,7 +136,8 @@ def test_nobody_settles_what_another_disputed(run: ValidatedRun, keyring: Keyrin
         found = standing(run, keyring, dispute, settling(dispute, key))
         assert found.disputed
         assert found.counting("settled") == ()
-    assert found.told[1].why_not == "its key is not registered"
+    reasons = {each.signed.kind: each.why_not for each in found.told}
+    assert reasons["settled"] == "its key is not registered"
 
 
 def test_one_dispute_is_settled_and_no_other_before_or_after(
@@ -155,7 +157,7 @@ def test_a_dispute_is_settled_by_the_key_that_follows_and_not_by_one_before(
     keyring = following()  # PUBLISHER, then OTHER
     old, new = signed("disputed", run.run_id, PUBLISHER), signed("disputed", run.run_id, OTHER)
     assert not standing(run, keyring, old, settling(old, OTHER)).disputed
-    # Anybody may name another's key as the one that follows.
+    # The old key may be lost: others may have it.
     assert standing(run, keyring, new, settling(new, PUBLISHER)).disputed
 
 
@@ -165,7 +167,8 @@ def test_what_settles_nothing_that_counts_says_so(run: ValidatedRun, keyring: Ke
     for named in (withdrawal, strange, signed("disputed", run.run_id, OTHER)):
         there = [named] if named.kind == "withdrawn" or named is strange else []
         found = standing(run, keyring, *there, settling(named, PUBLISHER))
-        assert found.told[-1].why_not == "it names no dispute of its signer that counts"
+        (told,) = (each for each in found.told if each.signed.kind == "settled")
+        assert told.why_not == "it names no dispute of its signer that counts"
     assert standing(run, keyring, withdrawal, settling(withdrawal, PUBLISHER)).retracted
 
 
@@ -173,7 +176,7 @@ def test_a_revoked_key_settles_nothing_and_its_dispute_counts_no_more(
     run: ValidatedRun, keyring: Keyring
 ) -> None:
     dispute = signed("disputed", run.run_id, OTHER)
-    lost = with_revocation(register(OTHER, name="Lab 2"), at=NOW, reason="lost", private_key=OTHER)
+    lost = revoked_key(register(OTHER, name="Lab 2"), at=NOW, reason="lost", private_key=OTHER)
     found = standing(run, keyring.including(lost), dispute, settling(dispute, OTHER))
     assert [t.why_not for t in found.told] == ["its key was revoked"] * 2
 
@@ -201,12 +204,12 @@ def test_a_statement_from_the_future_changes_nothing(run: ValidatedRun, keyring:
 def following(*, revoked_at: str | None = None) -> Keyring:
     """A keyring in which Lab 1 goes on under the key of OTHER; THIRD is another lab."""
     keys = [
-        register(OTHER, name="Lab 1"),
+        register(OTHER, name="Lab 1", follows=own_id(PUBLISHER)),
         with_successor(register(PUBLISHER, name="Lab 1"), own_id(OTHER), PUBLISHER),
         register(THIRD, name="Lab 3"),
     ]
     if revoked_at is not None:
-        keys[1] = with_revocation(keys[1], at=moment(revoked_at), reason="lost", private_key=OTHER)
+        keys[1] = revoked_key(keys[1], at=moment(revoked_at), reason="lost", private_key=OTHER)
     keyring = Keyring()
     for key in keys:
         keyring = keyring.including(key)
@@ -226,7 +229,6 @@ def test_the_key_that_follows_takes_a_run_back_and_is_no_other_publisher(
 def test_a_key_before_the_run_s_own_does_not_take_it_back(
     tmp_path: Path,
 ) -> None:
-    # Anybody may register a key and say that somebody else's follows it.
     keyring = following()
     path = RunBuilder(key=OTHER).write(tmp_path)
     run = verify_run(path, root=tmp_path, keyring=keyring)
@@ -256,7 +258,7 @@ def test_f19_an_expired_key_counts_for_what_was_witnessed_within(run: ValidatedR
 
 
 def test_a_revoked_key_states_nothing_any_more(run: ValidatedRun, keyring: Keyring) -> None:
-    lost = with_revocation(
+    lost = revoked_key(
         register(OTHER, name="Lab 2"),
         at=moment("2026-02-20T00:00:00Z"),
         reason="lost",
@@ -274,6 +276,23 @@ def test_what_an_expired_key_stated_in_its_time_stays(run: ValidatedRun, keyring
     assert why_not(run, after, "disputed", OTHER, made="2026-02-11T00:00:00Z") == (
         "its key did not count when it was made"
     )
+
+
+def test_t12_a_key_that_has_ended_vouches_for_no_time_whatever_date_it_writes(
+    run: ValidatedRun, keyring: Keyring
+) -> None:
+    ended = register(OTHER, name="Lab 2", not_after=moment("2026-02-10T00:00:00Z"))
+    after = keyring.including(ended)
+    early = signed("countersigned", run.run_id, OTHER, made="2026-02-02T00:00:00Z")
+    late = signed("countersigned", run.run_id, THIRD, made="2026-02-20T00:00:00Z")
+    found = standing(run, after, early, late)
+    assert found.witness is not None
+    assert found.witness.key.name == "Lab 3"
+    assert found.told[0].why_not == (
+        "its key does not count to this day, so nobody knows when it signed"
+    )
+    still = keyring.including(register(OTHER, name="Lab 2", not_after=NOW))
+    assert standing(run, still, early).witness is not None
 
 
 def test_the_earliest_of_others_is_the_witness_and_none_is_before_the_end(
@@ -380,6 +399,17 @@ def test_a_rerun_that_is_not_here_changes_nothing(
     assert told.why_not == f"run {again.run_id[:12]} is not here"
 
 
+@pytest.mark.parametrize("kind", ["recomputed", "countersigned"])
+def test_t12_nobody_names_another_s_key_as_their_successor_to_take_its_word_away(
+    run: ValidatedRun, keyring: Keyring, kind: Kind
+) -> None:
+    named = with_successor(register(PUBLISHER, name="Lab 1"), own_id(OTHER), PUBLISHER)
+    claimed = keyring.including(named)
+    assert why_not(run, claimed, kind, OTHER) is None
+    assert stand(run, (), among={}, keyring=claimed, now=NOW).chain == (run.keyid,)
+    assert "only the run's own key" in str(why_not(run, claimed, "withdrawn", OTHER))
+
+
 def test_nobody_names_a_key_as_their_successor_and_speaks_for_it(
     original: ValidatedRun, again: ValidatedRun, keyring: Keyring
 ) -> None:
@@ -415,15 +445,46 @@ def test_f22_a_run_on_a_processor_has_no_board_to_tell_it_from_another(
     )
 
 
+def why_nots(found: RunStanding) -> dict[str, str | None]:
+    """Return why each rerun does not count, by its run."""
+    said = [(t.signed.said, t.why_not) for t in found.told]
+    return {each.run: why_not for each, why_not in said if isinstance(each, Reproduced)}
+
+
+def test_the_order_of_statements_decides_nothing(
+    original: ValidatedRun, again: ValidatedRun, make: Make, keyring: Keyring
+) -> None:
+    slow = make(THEIRS, THIRD, pace=1.5)
+    dispute = signed("disputed", original.run_id, THIRD)
+    statements = [
+        signed("reproduced", original.run_id, OTHER, run=again.run_id, outcome="inconclusive"),
+        signed("reproduced", original.run_id, THIRD, run=slow.run_id, outcome="contradicted"),
+        signed("countersigned", original.run_id, OTHER),
+        signed("countersigned", original.run_id, THIRD),
+        dispute,
+        settling(dispute, THIRD),
+        settling(dispute, THIRD, reason="it was the fan"),
+    ]
+    among = {run.run_id: run for run in (original, again, slow)}
+    found = stand(original, statements, among=among, keyring=keyring, now=NOW)
+    # Of the same boards, but not of the same outcome: neither takes the other away.
+    assert len(found.counting("reproduced")) == 2
+    for seed in range(8):
+        random.Random(seed).shuffle(statements)
+        assert stand(original, statements, among=among, keyring=keyring, now=NOW) == found
+
+
 def test_t12_one_lab_or_one_board_counts_once(
     original: ValidatedRun, again: ValidatedRun, make: Make, keyring: Keyring
 ) -> None:
     more = make(("GPU-e", "GPU-f"), OTHER, builder={"day": 2})
     found = reproduced(original, again, more, keyring=keyring, keys=(OTHER, OTHER))
-    assert [t.why_not for t in found.told] == [None, "its publisher is counted already"]
-    puppet = make(("GPU-d", "GPU-e"), THIRD)
+    counted = f"its publisher is counted already, by run {more.run_id[:12]}"
+    assert why_nots(found) == {more.run_id: None, again.run_id: counted}
+    puppet = make(("GPU-d", "GPU-e"), THIRD, builder={"day": 2})
     found = reproduced(original, again, puppet, keyring=keyring)
-    assert found.told[1].why_not == "its boards are counted already: gpu-d"
+    counted = "its boards are counted already: gpu-d"
+    assert why_nots(found) == {again.run_id: None, puppet.run_id: counted}
     third = make(("GPU-e", "GPU-f"), THIRD)
     found = reproduced(original, again, third, keyring=keyring)
     assert len(found.counting("reproduced")) == 2

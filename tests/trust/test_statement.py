@@ -82,6 +82,18 @@ def refused(data: bytes, words: str) -> None:
     assert "x.att.jsonl" in str(caught.value)
 
 
+@pytest.mark.parametrize("reason", ["\udcff too fast", "too\ud800fast", "a\u202eb"])
+def test_a_reason_that_is_no_text_is_named(reason: str) -> None:
+    with pytest.raises(InputError, match=r"predicate\.reason: holds the character U\+"):
+        line(reason=reason)
+
+
+def test_a_payload_that_is_not_utf_8_is_named() -> None:
+    _, document = opened(line())
+    payload = canonical_bytes(document).replace(b"too fast", b"too \xffast")
+    refused(sealed(payload), "payload: is not UTF-8 at byte")
+
+
 # --- what is signed
 
 

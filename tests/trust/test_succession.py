@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.runs import a_key
+from tests.support.runs import a_key, revoked_key
 from tokenwatt_site.trust.registration import (
     Registration,
     file_name,
     register,
-    with_revocation,
+    revocation_name,
     with_successor,
 )
 from tokenwatt_site.trust.signature import key_id
@@ -27,15 +27,16 @@ def id_of(seed: int) -> str:
     return key_id(a_key(seed).public_key().public_bytes_raw())
 
 
-def key(seed: int, successor: int | None = None) -> Registration:
-    registration = register(a_key(seed), name=f"Lab {seed}")
+def key(seed: int, successor: int | None = None, *, follows: int | None = None) -> Registration:
+    before = None if follows is None else id_of(follows)
+    registration = register(a_key(seed), name=f"Lab {seed}", follows=before)
     if successor is None:
         return registration
     return with_successor(registration, id_of(successor), a_key(seed))
 
 
 def revoked(registration: Registration, *, by: int, at: datetime = EARLY) -> Registration:
-    return with_revocation(registration, at=at, reason="lost", private_key=a_key(by))
+    return revoked_key(registration, at=at, reason="lost", private_key=a_key(by))
 
 
 def problems(*keys: Registration, unreadable: Sequence[int] = ()) -> list[str]:
@@ -44,14 +45,34 @@ def problems(*keys: Registration, unreadable: Sequence[int] = ()) -> list[str]:
 
 
 def test_the_keys_that_follow_are_told_in_order() -> None:
-    keys = {key.keyid: key for key in (key(1, 2), key(2, 3), key(3), key(4))}
+    chain = (key(1, 2), key(2, 3, follows=1), key(3, follows=2), key(4))
+    keys = {key.keyid: key for key in chain}
     assert successors(keys, id_of(1)) == (id_of(2), id_of(3))
     assert successors(keys, id_of(3)) == ()
     assert successors(keys, id_of(9)) == ()
 
 
-def test_keys_may_follow_each_other_and_two_may_have_one_successor() -> None:
-    assert problems(key(1, 3), key(2, 3), key(3), key(4)) == []
+@pytest.mark.parametrize(
+    ("named", "other"),
+    [
+        (key(1, 2), key(2)),
+        (key(1), key(2, follows=1)),
+        (key(1, 2), key(2, follows=3)),
+        (key(1, 3), key(2, follows=1)),
+    ],
+    ids=["named alone", "following alone", "following another", "naming another"],
+)
+def test_t12_one_follows_another_only_where_both_say_so(
+    named: Registration, other: Registration
+) -> None:
+    keys = {each.keyid: each for each in (named, other, key(3))}
+    assert successors(keys, id_of(1)) == ()
+    assert problems(named, other, key(3)) == []
+
+
+def test_t12_a_key_that_names_another_s_is_not_revoked_by_it_nor_revokes_it() -> None:
+    (problem,) = problems(revoked(key(1, 2), by=2), key(2))
+    assert "by: is neither this key nor one that follows it" in problem
 
 
 def test_a_successor_that_is_not_registered_is_named_with_the_file_it_lacks() -> None:
@@ -68,7 +89,10 @@ def test_a_successor_whose_own_file_is_bad_is_not_called_missing() -> None:
 
 @pytest.mark.parametrize("length", [1, 2, 3])
 def test_keys_that_follow_each_other_in_a_circle_are_refused(length: int) -> None:
-    circle = [key(seed, seed % length + 1) for seed in range(1, length + 1)]
+    circle = [
+        key(seed, seed % length + 1, follows=(seed - 2) % length + 1)
+        for seed in range(1, length + 1)
+    ]
     told = problems(*circle, key(8, 1), key(9))
     assert len(told) == length
     for seed in range(1, length + 1):
@@ -78,14 +102,26 @@ def test_keys_that_follow_each_other_in_a_circle_are_refused(length: int) -> Non
 
 @given(st.lists(st.none() | st.integers(0, 5), min_size=6, max_size=6))
 def test_a_key_is_in_a_circle_where_following_it_comes_back(following: list[int | None]) -> None:
-    keys = [key(at + 1, None if to is None else to + 1) for at, to in enumerate(following)]
+    # Of several that name it, a key follows the first.
+    before = [following.index(at) if at in following else None for at in range(6)]
+    keys = [
+        key(
+            at + 1,
+            None if to is None else to + 1,
+            follows=None if (first := before[at]) is None else first + 1,
+        )
+        for at, to in enumerate(following)
+    ]
+    agreed = [
+        to if to is not None and before[to] == at else None for at, to in enumerate(following)
+    ]
     expected = set()
     for start in range(6):
-        at: int | None = following[start]
+        at: int | None = agreed[start]
         for _ in range(6):
             if at is None or at == start:
                 break
-            at = following[at]
+            at = agreed[at]
         if at == start:
             expected.add(file_name(id_of(start + 1)))
     assert {line.partition(":")[0] for line in problems(*keys)} == expected
@@ -93,13 +129,15 @@ def test_a_key_is_in_a_circle_where_following_it_comes_back(following: list[int 
 
 @pytest.mark.parametrize("by", [1, 2, 3])
 def test_a_key_is_revoked_by_itself_or_by_one_that_follows_it(by: int) -> None:
-    assert problems(revoked(key(1, 2), by=by), key(2, 3), key(3)) == []
+    chain = (revoked(key(1, 2), by=by), key(2, 3, follows=1), key(3, follows=2))
+    assert problems(*chain) == []
 
 
 @pytest.mark.parametrize("by", [1, 4])
 def test_a_key_before_it_or_a_stranger_cannot_revoke_it(by: int) -> None:
-    (problem,) = problems(key(1, 2), revoked(key(2, 3), by=by), key(3), key(4))
-    assert problem.startswith(f"{file_name(id_of(2))}: revoked.by: is neither this key nor one")
+    second = revoked(key(2, 3, follows=1), by=by)
+    (problem,) = problems(key(1, 2), second, key(3, follows=2), key(4))
+    assert problem.startswith(f"{revocation_name(id_of(2))}: by: is neither this key nor one")
     assert f"found {id_of(by)}; expected {id_of(2)} or {id_of(3)}" in problem
 
 
@@ -107,26 +145,41 @@ def test_f18_a_revocation_that_was_changed_is_refused() -> None:
     registration = revoked(key(1, 2), by=2)
     assert registration.revoked is not None
     later = registration.revoked.model_copy(update={"at": "2026-12-01T00:00:00Z"})
-    (problem,) = problems(registration.model_copy(update={"revoked": later}), key(2))
-    assert "revoked.sig: does not fit" in problem
+    changed = registration.model_copy(update={"revoked": later})
+    (problem,) = problems(changed, key(2, follows=1))
+    assert "sig: does not fit" in problem
 
 
 def test_f18_the_revocation_of_another_key_revokes_nothing() -> None:
     taken = revoked(key(1, 2), by=2).revoked
-    (problem,) = problems(key(3, 2).model_copy(update={"revoked": taken}), key(2))
-    assert "revoked.sig: does not fit" in problem
+    other = key(3, 2).model_copy(update={"revoked": taken})
+    (problem,) = problems(other, key(2, follows=3))
+    assert "sig: does not fit" in problem
+
+
+@pytest.mark.parametrize(
+    "signed_after",
+    [key(1, 2), key(1, follows=2), register(a_key(1), name="Somebody else")],
+    ids=["another successor", "another before it", "another name"],
+)
+def test_t12_what_a_revoked_key_signs_about_itself_is_refused(signed_after: Registration) -> None:
+    revocation = revoked(key(1), by=1).revoked
+    changed = signed_after.model_copy(update={"revoked": revocation})
+    (problem,) = problems(changed, key(2, follows=1))
+    assert problem.startswith(f"{file_name(id_of(1))}: was changed after its key was revoked")
 
 
 def test_a_key_that_was_revoked_before_revokes_no_other() -> None:
     first = revoked(key(1, 2), by=2, at=LATE)
-    (problem,) = problems(first, revoked(key(2), by=2, at=EARLY))
-    assert "revoked.by: was revoked itself before this" in problem
+    (problem,) = problems(first, revoked(key(2, follows=1), by=2, at=EARLY))
+    assert "by: was revoked itself before this" in problem
     assert "revoked at 2026-03-01T00:00:00Z" in problem
 
 
 @pytest.mark.parametrize("then", [EARLY, LATE])
 def test_what_a_key_revoked_while_it_counted_stays_revoked(then: datetime) -> None:
-    assert problems(revoked(key(1, 2), by=2, at=EARLY), revoked(key(2), by=2, at=then)) == []
+    second = revoked(key(2, follows=1), by=2, at=then)
+    assert problems(revoked(key(1, 2), by=2, at=EARLY), second) == []
 
 
 def test_a_revocation_past_a_key_whose_file_is_bad_is_not_judged() -> None:

@@ -32,6 +32,7 @@ from tests.support.runs import (
     played_counters,
     played_power,
     processor_power,
+    revoked_key,
     small_spec,
     steady_power,
     write_signed,
@@ -48,7 +49,7 @@ from tokenwatt_site.spec import Spec
 from tokenwatt_site.trust import consistency, verify
 from tokenwatt_site.trust.beside import MAX_UNKNOWN, path_beside
 from tokenwatt_site.trust.keyring import Keyring
-from tokenwatt_site.trust.registration import register, with_revocation
+from tokenwatt_site.trust.registration import register
 from tokenwatt_site.trust.signature import key_id
 from tokenwatt_site.trust.verify import (
     ValidatedRun,
@@ -1519,7 +1520,7 @@ def test_f19_of_copies_one_of_a_key_that_counts_is_taken_and_not_a_revoked_one(
     value = document(original)
     del value["signatures"]
     write_signed(tmp_path / "runs" / "a.json", value, a_key(2))
-    revoked = with_revocation(
+    revoked = revoked_key(
         register(a_key(2), name="Lab 2"),
         at=datetime(2026, 1, 1, tzinfo=UTC),
         reason="lost",

@@ -11,10 +11,11 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tokenwatt_site.commands.output import not_written
-from tokenwatt_site.errors import Problem, UsageError
+from tokenwatt_site.errors import EnvironmentProblem, Problem, UsageError
 from tokenwatt_site.files import put, put_new
 from tokenwatt_site.trust.keyring import (
     KEY_FILE,
+    KEY_FOLDER_VARIABLE,
     NEXT_KEY_FILE,
     Keyring,
     key_folder,
@@ -26,10 +27,16 @@ from tokenwatt_site.trust.registration import (
     Registration,
     file_name,
     register,
+    revocation_bytes,
+    revocation_name,
     to_bytes,
     with_revocation,
     with_successor,
 )
+from tokenwatt_site.trust.registration import revoke as make_revocation
+
+_ALONE = " (which does not say so, so it changes nothing)"
+"""After the other key, where one of both alone tells of a succession."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +64,7 @@ def new() -> Own:
     """
     place = key_folder(os.environ)
     path = place / KEY_FILE
-    if os.path.lexists(path):
+    if _is_there(path):
         raise UsageError(
             Problem(
                 "is there already, and a key is never overwritten",
@@ -91,7 +98,8 @@ def add(
         raise UsageError(Problem("this key is registered already", file=str(path)))
     ends = _end_of(until)
     # No beginning: runs that it signed before it was registered are its owner's too.
-    _write(path, register(key, name=name, organisation=organisation, not_after=ends), put_new)
+    registration = register(key, name=name, organisation=organisation, not_after=ends)
+    _write(path, to_bytes(registration), put_new)
     return path
 
 
@@ -100,7 +108,7 @@ def listed(folder: Path) -> list[str]:
 
     Raises:
         InputError: a registration is not valid.
-        EnvironmentProblem: the own key cannot be read.
+        EnvironmentProblem: the own key, or its folder, cannot be read.
     """
     place, keyring, now = key_folder(os.environ), Keyring.load(folder), datetime.now(UTC)
     lines = [_own_line(place, keyring)]
@@ -110,7 +118,7 @@ def listed(folder: Path) -> list[str]:
         )
     for key in sorted(keyring.keys.values(), key=lambda key: (key.name, key.keyid)):
         state = keyring.state(key.keyid, ended=now, witnessed=None, now=now).state
-        lines.append(f"{key.keyid}  {state:<7}  {_described(key)}")
+        lines.append(f"{key.keyid}  {state:<7}  {_described(key, keyring)}")
     return lines
 
 
@@ -144,18 +152,21 @@ def rotate(folder: Path, *, until: str | None = None) -> Rotated:
             organisation=registration.organisation,
             not_before=datetime.now(UTC),
             not_after=ends,
+            follows=registration.keyid,
         )
         keyring = keyring.including(successor)
-        _write(paths[1], successor, put_new)
+        _write(paths[1], to_bytes(successor), put_new)
     if registration.successor is None:
         registration = with_successor(registration, own_id(following), old)
         keyring.including(registration)
-        _write(paths[0], registration, put)
+        _write(paths[0], to_bytes(registration), put)
     return Rotated(paths, replace_own_key(place))
 
 
 def revoke(keyid: str | None, reason: str, folder: Path) -> Path:
     """Revoke a registered key, signed with the own key, which is that key or follows it.
+
+    The revocation is a file beside the registration, which stays as it is.
 
     Args:
         keyid: the key; None: the own one.
@@ -171,7 +182,7 @@ def revoke(keyid: str | None, reason: str, folder: Path) -> Path:
     own = _existing(key_folder(os.environ))
     keyring = Keyring.load(folder)
     registration = _registration_of(keyid or own_id(own), keyring, folder)
-    path = folder / file_name(registration.keyid)
+    path = folder / revocation_name(registration.keyid)
     if registration.revoked is not None:
         raise UsageError(
             Problem("is revoked already", file=str(path), found=registration.revoked.at)
@@ -181,7 +192,7 @@ def revoke(keyid: str | None, reason: str, folder: Path) -> Path:
         raise UsageError(
             Problem(
                 "the own key is revoked itself, and revokes no other",
-                file=str(folder / file_name(mine.keyid)),
+                file=str(folder / revocation_name(mine.keyid)),
                 found=mine.revoked.at,
             )
         )
@@ -190,16 +201,17 @@ def revoke(keyid: str | None, reason: str, folder: Path) -> Path:
         raise UsageError(
             Problem(
                 "the own key neither is this key nor follows it, so it cannot revoke it",
-                file=str(path),
+                file=str(folder / file_name(registration.keyid)),
                 found=own_id(own),
                 expected=" or ".join(may),
                 remedy="Run this where one of these is the own key. Where all are lost, whoever"
                 " publishes the site removes the registration.",
             )
         )
-    revoked = with_revocation(registration, at=datetime.now(UTC), reason=reason, private_key=own)
-    keyring.including(revoked)
-    _write(path, revoked, put)
+    now = datetime.now(UTC)
+    revoked = make_revocation(registration, at=now, reason=reason, private_key=own)
+    keyring.including(with_revocation(registration, revoked))
+    _write(path, revocation_bytes(revoked), put_new)
     return path
 
 
@@ -221,7 +233,7 @@ def _end_of(day: str | None) -> datetime | None:
 
 def _existing(place: Path) -> Ed25519PrivateKey:
     path = place / KEY_FILE
-    if not os.path.lexists(path):
+    if not _is_there(path):
         raise UsageError(
             Problem(
                 "there is no signing key here",
@@ -232,9 +244,31 @@ def _existing(place: Path) -> Ed25519PrivateKey:
     return own_key(place)
 
 
+def _is_there(path: Path) -> bool:
+    """Tell whether there is a key; of a folder that cannot be looked into nobody knows.
+
+    Raises:
+        EnvironmentProblem: its folder is none, or may not be read.
+    """
+    try:
+        path.lstat()
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise EnvironmentProblem(
+            Problem(
+                f"signing keys cannot be looked for here ({error.strerror})",
+                file=str(path.parent),
+                expected="a folder of yours, or none yet",
+                remedy=f"Name another in {KEY_FOLDER_VARIABLE}.",
+            )
+        ) from error
+    return True
+
+
 def _waiting(place: Path) -> str | None:
     """Return the key of a rotation that was broken off, None where there is none."""
-    if not os.path.lexists(place / NEXT_KEY_FILE):
+    if not _is_there(place / NEXT_KEY_FILE):
         return None
     return own_id(own_key(place, NEXT_KEY_FILE))
 
@@ -277,7 +311,7 @@ def _expect_replaceable(registration: Registration, place: Path) -> None:
 
 
 def _own_line(place: Path, keyring: Keyring) -> str:
-    if not os.path.lexists(place / KEY_FILE):
+    if not _is_there(place / KEY_FILE):
         return f"own key: none in {place}; `tokenwatt-site keys new` makes one"
     keyid = own_id(own_key(place))
     registration = keyring.keys.get(keyid)
@@ -285,22 +319,26 @@ def _own_line(place: Path, keyring: Keyring) -> str:
     return f"own key: {keyid} in {place}, {known}"
 
 
-def _described(key: Registration) -> str:
+def _described(key: Registration, keyring: Keyring) -> str:
     parts = [key.owner]
     if key.not_before is not None:
         parts.append(f"from {key.not_before}")
     if key.not_after is not None:
         parts.append(f"until {key.not_after}")
     if key.successor is not None:
-        parts.append(f"followed by {key.successor}")
+        agreed = key.successor in keyring.successors(key.keyid)
+        parts.append(f"followed by {key.successor}{'' if agreed else _ALONE}")
+    if key.follows is not None:
+        agreed = key.keyid in keyring.successors(key.follows)
+        parts.append(f"follows {key.follows}{'' if agreed else _ALONE}")
     if key.revoked is not None:
         parts.append(f"revoked at {key.revoked.at} ({key.revoked.reason})")
     return ", ".join(parts)
 
 
-def _write(path: Path, registration: Registration, write: Callable[[Path, bytes], None]) -> None:
+def _write(path: Path, data: bytes, write: Callable[[Path, bytes], None]) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write(path, to_bytes(registration))
+        write(path, data)
     except OSError as error:
         raise not_written(path, error) from error

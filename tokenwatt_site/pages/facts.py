@@ -178,6 +178,7 @@ def _signed(head: ValidatedRun) -> Fact:
 
 
 _LEFT_OUT = "That no other run was made and left out."
+_OWN_CLOCK = "When the first trial began is told by the publisher's own clock."
 
 
 def _committed(head: ValidatedRun) -> Fact:
@@ -223,7 +224,7 @@ def _committed(head: ValidatedRun) -> Fact:
         "check",
         "Committed before measuring",
         f"{seen}, before the first trial began{began}.{also}",
-        _LEFT_OUT,
+        f"{_OWN_CLOCK} {_LEFT_OUT}",
     )
 
 

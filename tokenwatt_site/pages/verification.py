@@ -92,7 +92,7 @@ CHECKS = (
         " their hash is the setup's.",
         "Runs with one id have one setup, and one workload.",
         "That the setup is what ran.",
-        "Every field is of the schema.",
+        "Every field is of the schema. No text looks private: a secret, a path in somebody's home.",
     ),
     Check(
         6,
@@ -101,7 +101,8 @@ CHECKS = (
         " were signed. Requests, journal and power are decoded.",
         "The evidence is what the publisher signed.",
         "That it is true.",
-        "Answers, headers of the model, counters and the other instruments are decoded too.",
+        "Answers, headers of the model, counters and the other instruments are decoded too. No text"
+        " in them looks private.",
     ),
     Check(
         7,
@@ -112,7 +113,8 @@ CHECKS = (
         " of the run are those that it tells.",
         "No trial was dropped from what was committed to.",
         "That no other journal was thrown away.",
-        "What it tells of prompts, instruments, idle spans and sittings.",
+        "What it tells of prompts, instruments, idle spans and sittings. What engine and driver"
+        " said of themselves (read-back) is what the spec declares. No text looks private.",
     ),
     Check(
         8,

@@ -56,7 +56,7 @@ class Stated:
     """What several files state.
 
     Attributes:
-        signed: each statement once.
+        signed: each statement once, with its earliest date.
         unheard: how many more there are by keys that are not known.
         unread: files that cannot be read or have bad lines, and what is wrong with them.
     """
@@ -75,7 +75,8 @@ def read(data: bytes, source: str, *, run_id: str, known: Collection[str]) -> Li
     """Read the lines of a file, and check every signature.
 
     A line is bad that `parse` refuses, that is about another run, that says what the same key has
-    said before, but for the date, or that is more than MAX_LINES of a known key.
+    said before, but for the date, or that is more than MAX_LINES of a known key. Of lines that say
+    the same, the statement of the earliest date is kept.
 
     Args:
         data: the file; of a longer one than is read, at least a byte more than that.
@@ -136,7 +137,7 @@ def gather(paths: Iterable[Path], *, run_id: str, known: Collection[str]) -> Sta
             continue
         lines = read(data, str(path), run_id=run_id, known=known)
         for signed in lines.signed:
-            found.setdefault(signed.gist, signed)
+            found[signed.gist] = _earlier(found.get(signed.gist, signed), signed)
         unheard |= lines.unheard
         if lines.problems:
             unread[path] = InputError(*lines.problems)
@@ -205,6 +206,7 @@ class _Hearing:
         self._run_id = run_id
         self._known = known
         self._first: dict[bytes, int] = {}
+        self._places: dict[bytes, int] = {}
         self._said: Counter[str | None] = Counter()
 
     def hear(self, line: bytes, number: int) -> None:
@@ -235,6 +237,7 @@ class _Hearing:
             )
         gist = signed.gist
         if gist in self._first:
+            self._keep_earlier(signed, gist)
             raise InputError(
                 Problem(
                     "says what the same key has said before",
@@ -258,7 +261,17 @@ class _Hearing:
         if is_more:
             self.unheard.add(gist)
         else:
+            self._places[gist] = len(self.signed)
             self.signed.append(signed)
+
+    def _keep_earlier(self, signed: Signed, gist: bytes) -> None:
+        """Put a statement in the place of one that says the same and is dated later."""
+        if (place := self._places.get(gist)) is not None:
+            self.signed[place] = _earlier(self.signed[place], signed)
+
+
+def _earlier(one: Signed, other: Signed) -> Signed:
+    return min(one, other, key=lambda signed: (signed.made, signed.digest))
 
 
 def _is_whole(line: bytes) -> bool:

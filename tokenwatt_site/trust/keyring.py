@@ -31,9 +31,14 @@ from tokenwatt_site.files import put_new
 from tokenwatt_site.trust.registration import (
     MAX_REGISTRATION_BYTES,
     Registration,
+    Revocation,
     file_name,
+    is_revocation_name,
     moment,
     parse,
+    parse_revocation,
+    revocation_name,
+    with_revocation,
 )
 from tokenwatt_site.trust.signature import key_id
 from tokenwatt_site.trust.succession import chain_problems, successors
@@ -78,22 +83,28 @@ class Keyring:
 
         Raises:
             InputError: a file stands where the folder should be, or all that is wrong with its
-                files: one is no valid registration or not called as its key, a successor is not
-                registered, keys follow each other in a circle, or a revocation is not signed by
-                one who may.
+                files: one is no valid registration or revocation or not called as its key, a
+                successor or a key that is revoked is not registered, keys follow each other in a
+                circle, or a revocation is not signed by one who may.
         """
         keys: dict[str, Registration] = {}
+        revoked: list[Revocation] = []
         problems: list[Problem] = []
         if folder.exists() and not folder.is_dir():
             raise InputError(Problem("is no folder of registered keys", file=str(folder)))
         paths = sorted(folder.glob("[!.]*"))
         for path in paths:
             try:
-                key = _registered(path)
+                if is_revocation_name(path.name):
+                    revoked.append(_revocation(path))
+                else:
+                    key = _registered(path)
+                    keys[key.keyid] = key
             except InputError as error:
                 problems += error.problems
-            else:
-                keys[key.keyid] = key
+        for each in revoked:
+            if (found := keys.get(each.keyid)) is not None:
+                keys[each.keyid] = with_revocation(found, each)
         # A key whose file is bad is in the list for that, and is not called missing as well.
         problems += (
             replace(problem, file=str(folder / str(problem.file)))
@@ -142,6 +153,14 @@ class Keyring:
             return Standing("unknown", "is not registered", None, None)
         state, text = _state(key, ended=ended, witnessed=witnessed, now=now)
         return Standing(state, text, key.name, key.organisation)
+
+    def of_witness(self, keyid: str, *, made: datetime, now: datetime) -> Standing:
+        """Say what the key counts for that countersigned something, by its own word at `made`.
+
+        It must have begun then and count to this day: of one that has ended nobody knows when it
+        signed, and the time is all that it tells.
+        """
+        return self.state(keyid, ended=made, witnessed=None, now=max(made, now))
 
 
 def key_folder(environment: Mapping[str, str]) -> Path:
@@ -253,6 +272,24 @@ def _registered(path: Path) -> Registration:
             Problem("is not called as the key that it registers", file=str(path), expected=expected)
         )
     return key
+
+
+def _revocation(path: Path) -> Revocation:
+    revoked = parse_revocation(read_file(path, limit=MAX_REGISTRATION_BYTES), str(path))
+    if path.name != (expected := revocation_name(revoked.keyid)):
+        raise InputError(
+            Problem("is not called as the key that it revokes", file=str(path), expected=expected)
+        )
+    registration = path.with_name(file_name(revoked.keyid))
+    if not os.path.lexists(registration):
+        raise InputError(
+            Problem(
+                "revokes a key that is not registered",
+                file=str(path),
+                expected=f"{registration.name} beside it, as it was when it was revoked",
+            )
+        )
+    return revoked
 
 
 def _state(

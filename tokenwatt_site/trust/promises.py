@@ -1,8 +1,9 @@
 """Which runs were committed to before, who saw it, and which commitments have no run. Pure.
 
 A commitment belongs to the run whose journal begins with the line that it tells, under the same
-key. Its time is witnessed where a trusted key of somebody else countersigned its digest; the
-earliest counts. One without a run is shown by its number: a run that was left out, or is not done.
+key. Its time is witnessed where a trusted key of somebody else, which counts to this day,
+countersigned its digest; the earliest counts. One without a run is shown by its number: a run that
+was left out, or is not done.
 """
 
 from __future__ import annotations
@@ -166,12 +167,12 @@ def _is_earlier(one: Witness | None, other: Witness | None) -> bool:
 
 
 def _witness(found: Found, keyring: Keyring, now: datetime) -> Witness | None:
-    """Return the earliest countersignature by a trusted key of somebody else."""
+    """Return the earliest countersignature by a trusted key of somebody else, that counts now."""
     seen = []
     for signed in found.statements:
         if bar(found.committed, signed, keyring=keyring, now=now) is not None:
             continue
-        key = keyring.state(signed.keyid, ended=signed.made, witnessed=None, now=signed.made)
+        key = keyring.of_witness(signed.keyid, made=signed.made, now=now)
         if key.trusted and key.name is not None:
             seen.append(Witness(key.name, signed.made))
     return min(seen, key=lambda witness: witness.at, default=None)

@@ -1,9 +1,13 @@
-"""A registration: whose a key is, how long it counts, and what follows it. One file each.
+"""A registration: whose a key is, how long it counts, what follows it; and that it was revoked.
 
-Two signatures stand in it, each over a payload type of its own. The registration is signed with the
-key that it is of, so nobody registers a key that they do not hold, and a successor is named by the
-key itself. The revocation is signed apart, since a key that was lost signs nothing any more: by the
-key, or by one that follows it.
+The registration is signed with the key that it is of, so nobody registers a key that they do not
+hold. A successor is named by the key itself, and says itself that it follows: nobody makes
+another's key their own.
+
+A revocation is a file of its own, signed by the key, or, since a key that was lost signs nothing
+any more, by one that follows it. It tells the digest of the registration as that stood, and the
+builder takes in no other: whoever has the key afterwards can sign what they like, and neither ends
+the revocation by that nor names another successor. Only who publishes the site can take it away.
 
 Not checked here: how keys hang together (`trust.keyring`), and that the owner is who `name` says.
 Who publishes the site checks that, when a registration is taken in.
@@ -14,21 +18,23 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
-from tokenwatt_site.canonical import JsonValue, canonical_bytes, load_json
+from tokenwatt_site.canonical import JsonValue, canonical_bytes, load_json, sha256_hex
 from tokenwatt_site.errors import InputError, Problem
-from tokenwatt_site.schema import Model, Words, validation_problems
+from tokenwatt_site.schema import GrowingModel, Model, Sha256, Words, validation_problems
 from tokenwatt_site.trust.signature import fits, is_small_order, key_id, key_problems, pae
 
 KEY_SCHEMA = "tokenwatt/key/1"
+REVOCATION_SCHEMA = "tokenwatt/key-revocation/1"
 KEY_TYPE = "application/vnd.tokenwatt.key+json"
 REVOCATION_TYPE = "application/vnd.tokenwatt.key-revocation+json"
 MAX_REGISTRATION_BYTES = 16 << 10
 _PREFIX = "ed25519:"
+_REVOKED = ".revoked.json"
 
 
 def moment(text: str) -> datetime:
@@ -60,19 +66,29 @@ Moment = Annotated[
 
 
 class Revocation(Model):
-    """That a key counts no more from `at` on; said, and signed, by the key `by`."""
+    """That the key `keyid` counts no more from `at` on; said, and signed, by the key `by`.
 
+    `registration` is the digest of what the key had signed about itself: no other counts.
+    """
+
+    revocation_schema: Literal["tokenwatt/key-revocation/1"]
+    keyid: KeyId
+    registration: Sha256
     at: Moment
     reason: Words
     by: KeyId
     sig: Sig
 
 
-class Registration(Model):
+class Registration(GrowingModel):
     """A file of site_src/keys/. `name` is shown beside the runs that the key signed.
 
     The key counts for what was signed from `not_before` to `not_after`; null: without such a limit.
+    It takes over from the key `follows`, if that names it as its `successor`. `revoked` is of a
+    file of its own; registrations of before have null in its place.
     """
+
+    younger: ClassVar[frozenset[str]] = frozenset({"follows", "revoked"})
 
     key_schema: Literal["tokenwatt/key/1"]
     keyid: KeyId
@@ -82,7 +98,8 @@ class Registration(Model):
     not_before: Moment | None
     not_after: Moment | None
     successor: KeyId | None
-    revoked: Revocation | None
+    follows: KeyId | None = None
+    revoked: Revocation | None = None
     signature: Sig
 
     @model_validator(mode="after")
@@ -100,15 +117,39 @@ class Registration(Model):
         """The name, with the organisation where there is one."""
         return self.name if self.organisation is None else f"{self.name} ({self.organisation})"
 
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of what the key signed."""
+        return sha256_hex(_signed_bytes(self.to_json()))
+
 
 def file_name(keyid: str) -> str:
     """Return what the file of a key's registration is called."""
     return f"{keyid.removeprefix(_PREFIX)}.json"
 
 
+def revocation_name(keyid: str) -> str:
+    """Return what the file of a key's revocation is called."""
+    return f"{keyid.removeprefix(_PREFIX)}{_REVOKED}"
+
+
+def is_revocation_name(name: str) -> bool:
+    """Tell whether a file is called as a revocation."""
+    return name.endswith(_REVOKED)
+
+
 def to_bytes(registration: Registration) -> bytes:
     """Return a registration as its file, to be read by people too."""
-    return f"{json.dumps(registration.to_json(), indent=1, ensure_ascii=False)}\n".encode()
+    return _file(registration.model_copy(update={"revoked": None}))
+
+
+def revocation_bytes(revoked: Revocation) -> bytes:
+    """Return a revocation as its file, to be read by people too."""
+    return _file(revoked)
+
+
+def _file(document: Registration | Revocation) -> bytes:
+    return f"{json.dumps(document.to_json(), indent=1, ensure_ascii=False)}\n".encode()
 
 
 def register(
@@ -118,8 +159,11 @@ def register(
     organisation: str | None = None,
     not_before: datetime | None = None,
     not_after: datetime | None = None,
+    follows: str | None = None,
 ) -> Registration:
     """Register a key by the name of its owner, signed with the key.
+
+    `follows` is the key that it takes over from, which has to name it too (`with_successor`).
 
     Raises:
         InputError: the name or the organisation is not fit to be shown, or the key would end before
@@ -137,7 +181,7 @@ def register(
             "not_before": None if not_before is None else utc(not_before),
             "not_after": None if not_after is None else utc(not_after),
             "successor": None,
-            "revoked": None,
+            **({} if follows is None else {"follows": follows}),
         },
     )
 
@@ -153,10 +197,10 @@ def with_successor(
     return _sealed(private_key, registration.to_json() | {"successor": successor})
 
 
-def with_revocation(
+def revoke(
     registration: Registration, *, at: datetime, reason: str, private_key: Ed25519PrivateKey
-) -> Registration:
-    """Revoke a key, signed with it or with one that follows it.
+) -> Revocation:
+    """Return the revocation of a key, signed with it or with one that follows it.
 
     Whether `private_key` may do so is for the keyring, which knows what follows what.
 
@@ -164,25 +208,33 @@ def with_revocation(
         InputError: the reason is not fit to be shown.
     """
     told = {
+        "revocation_schema": REVOCATION_SCHEMA,
+        "keyid": registration.keyid,
+        "registration": registration.digest,
         "at": utc(at),
         "reason": reason,
         "by": key_id(private_key.public_key().public_bytes_raw()),
     }
-    body = _revocation_bytes(registration.keyid, told)
-    revoked = told | {"sig": private_key.sign(pae(REVOCATION_TYPE, body)).hex()}
-    return _read_back(registration.to_json() | {"revoked": revoked})
+    sig = private_key.sign(pae(REVOCATION_TYPE, canonical_bytes(told)))
+    # What the loader would refuse is never written.
+    return parse_revocation(json.dumps(told | {"sig": sig.hex()}).encode(), "revocation")
+
+
+def with_revocation(registration: Registration, revoked: Revocation) -> Registration:
+    """Return a registration with what is in the file of its revocation."""
+    return registration.model_copy(update={"revoked": revoked})
 
 
 def is_revocation_of(revoked: Revocation, keyid: str, public_key: str) -> bool:
     """Say whether the holder of `public_key` (hex) revoked the key `keyid` in these words."""
-    body = _revocation_bytes(keyid, revoked.to_json())
-    return fits(bytes.fromhex(revoked.sig), REVOCATION_TYPE, body, bytes.fromhex(public_key))
+    told = revoked.to_json()
+    sig = bytes.fromhex(told.pop("sig"))
+    body = canonical_bytes(told)
+    return revoked.keyid == keyid and fits(sig, REVOCATION_TYPE, body, bytes.fromhex(public_key))
 
 
 def parse(data: bytes, source: str) -> Registration:
     """Read a registration and check that it is signed with the key that it is of.
-
-    Not checked: its revocation, which another key may have signed.
 
     Raises:
         InputError: it is not strict JSON or not of the schema; the key id is not the key's; the key
@@ -198,6 +250,16 @@ def parse(data: bytes, source: str) -> Registration:
                 remedy="Remove it, and have its owner run `tokenwatt-site keys add NAME`.",
             )
         )
+    if value.get("revoked") is not None:
+        raise InputError(
+            Problem(
+                "is in a file of its own, which the key cannot write anew",
+                file=source,
+                field="revoked",
+                expected="no such field",
+                remedy="Take it out, and have `tokenwatt-site keys revoke` write that file.",
+            )
+        )
     try:
         registration = Registration.model_validate_json(canonical_bytes(value))
     except ValidationError as error:
@@ -205,6 +267,19 @@ def parse(data: bytes, source: str) -> Registration:
     if problems := list(_problems(registration, source)):
         raise InputError(*problems)
     return registration
+
+
+def parse_revocation(data: bytes, source: str) -> Revocation:
+    """Read a revocation; whose it is, and that its signature fits, is for the keyring.
+
+    Raises:
+        InputError: it is not strict JSON or not of the schema.
+    """
+    value = load_json(data, source=source, limit=MAX_REGISTRATION_BYTES)
+    try:
+        return Revocation.model_validate_json(canonical_bytes(value))
+    except ValidationError as error:
+        raise InputError(*validation_problems(error, source=source)) from error
 
 
 def _problems(registration: Registration, source: str) -> Iterator[Problem]:
@@ -227,11 +302,6 @@ def _signed_bytes(document: JsonValue) -> bytes:
     return canonical_bytes(
         {name: item for name, item in document.items() if name not in {"revoked", "signature"}}
     )
-
-
-def _revocation_bytes(keyid: str, revoked: JsonValue) -> bytes:
-    told = {name: revoked[name] for name in ("at", "reason", "by")}
-    return canonical_bytes({"keyid": keyid} | told)
 
 
 def _sealed(private_key: Ed25519PrivateKey, document: JsonValue) -> Registration:

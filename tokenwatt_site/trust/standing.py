@@ -5,15 +5,19 @@ is one who may say so. All others are kept too, each with the reason why it chan
 
 - withdrawn, superseded: by the run's own key or one that follows it. Also by an own key that is not
   registered: who signed the run may take it back, whoever that is.
-- countersigned: by another publisher, after the run ended. The earliest is the witnessed time.
+- countersigned: by another publisher, after the run ended, as long as its key counts. The earliest
+  is the witnessed time.
 - recomputed: by another publisher.
 - reproduced: by the publisher of another run that is here and itself stands; the outcome is worked
-  out again from both, and the publishers and boards are others than those before.
+  out again from both. Of one publisher the weightiest run counts, and boards once for each outcome
+  (`trust.counting`).
 - disputed: by any trusted key, until it is settled.
 - settled: by the key of the dispute that it names, or one that follows it.
 
 Keys that follow each other are one publisher. Whether a key had expired is asked for the time that
-its statement tells, so that what is old stays; a key that was revoked states nothing any more.
+its statement tells, so that what is old stays; but a key that has ended vouches for no time, since
+whoever has it can write any. A key that was revoked states nothing any more.
+In which order statements stand in their files decides nothing.
 """
 
 from __future__ import annotations
@@ -24,9 +28,16 @@ from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
-from tokenwatt_site.comparability import CheckedRun, compare, gpu_uuids, why_not_independent
+from tokenwatt_site.comparability import (
+    CheckedRun,
+    Compared,
+    compare,
+    gpu_uuids,
+    why_not_independent,
+)
 from tokenwatt_site.errors import TokenwattError
 from tokenwatt_site.statistics import Ratio
+from tokenwatt_site.trust.counting import Rerun, surplus
 from tokenwatt_site.trust.keyring import Keyring, Standing
 from tokenwatt_site.trust.plausibility import FUTURE_SLACK
 from tokenwatt_site.trust.predicates import (
@@ -63,7 +74,7 @@ class RunStanding:
     Attributes:
         key: how the key stands that signed it.
         chain: that key's id, and the keys that follow it.
-        told: the statements about it, in the order of their files.
+        told: the statements about it, by their dates.
         unheard: how many more there are, by keys that are not registered.
         unread: files of statements with bad lines, which were left out, and what is wrong there.
     """
@@ -143,9 +154,9 @@ def stand(
         now: the clock of whoever asks.
     """
     told: list[Told] = []
-    counted: list[Subject] = []
-    for signed in statements:
-        key = keyring.state(signed.keyid, ended=signed.made, witnessed=None, now=signed.made)
+    reruns: dict[str, Rerun] = {}
+    for signed in sorted(statements, key=lambda each: (each.made, each.digest)):
+        key = _signer(signed, keyring, now)
         why_not = bar(run, signed, keyring=keyring, now=now) or _untrusted(run, signed, key)
         ratio = None
         if why_not is None and isinstance(signed.said, Reproduced):
@@ -153,13 +164,15 @@ def stand(
             if other is None:
                 why_not = f"run {signed.said.run[:12]} is not here"
             elif signed.keyid not in other.standing.chain:
-                # Nor by a key before it: anybody can name another's key as a successor.
+                # Nor by a key before it, which may be lost: others may have it.
                 why_not = f"it is not by the publisher of run {signed.said.run[:12]}"
             else:
-                ratio, why_not = _reproduction(run, other, signed.said, counted)
-                counted += [] if why_not else [other]
+                compared = compare(run, other)
+                ratio, why_not = _reproduction(run, other, signed.said, compared)
+                if why_not is None:
+                    reruns[signed.digest] = _rerun(other, compared)
         told.append(Told(signed, key, why_not, ratio))
-    told = _settled(told, keyring)
+    told = _settled(_counted(told, surplus(reruns)), keyring)
     standing = replace(untold(run.keyid, run.ended, keyring=keyring, now=now), told=tuple(told))
     if (witness := standing.witness) is None:
         return standing
@@ -189,10 +202,18 @@ def bar(run: Subject, signed: Signed, *, keyring: Keyring, now: datetime) -> str
     return None
 
 
+def _signer(signed: Signed, keyring: Keyring, now: datetime) -> Standing:
+    if isinstance(signed.said, Countersigned):
+        return keyring.of_witness(signed.keyid, made=signed.made, now=now)
+    return keyring.state(signed.keyid, ended=signed.made, witnessed=None, now=signed.made)
+
+
 def _untrusted(run: Subject, signed: Signed, key: Standing) -> str | None:
     takes_back = isinstance(signed.said, Withdrawn | Superseded)
     if key.trusted or (takes_back and key.state == "unknown" and signed.keyid == run.keyid):
         return None
+    if isinstance(signed.said, Countersigned) and key.state == "expired":
+        return "its key does not count to this day, so nobody knows when it signed"
     return {
         "unknown": "its key is not registered",
         "revoked": "its key was revoked",
@@ -215,23 +236,45 @@ def _settled(told: Sequence[Told], keyring: Keyring) -> list[Told]:
         if by is None or each.signed.keyid not in keyring.chain(by):
             why_not[each.signed.digest] = "it names no dispute of its signer that counts"
         else:
-            why_not[said.dispute] = f"its signer settled it: {said.reason}"
+            why_not.setdefault(said.dispute, f"its signer settled it: {said.reason}")
     return [replace(each, why_not=why_not.get(each.signed.digest, each.why_not)) for each in told]
 
 
+def _counted(told: Sequence[Told], why_not: Mapping[str, str]) -> list[Told]:
+    """Let the reproductions go for which there is another that counts."""
+    return [
+        replace(each, why_not=why, ratio=None)
+        if (why := why_not.get(each.signed.digest)) is not None
+        else each
+        for each in told
+    ]
+
+
 def _reproduction(
-    run: Subject, other: Subject, said: Reproduced, counted: Sequence[Subject]
+    run: Subject, other: Subject, said: Reproduced, compared: Compared
 ) -> tuple[Ratio | None, str | None]:
     """Return new / original, or why a run does not count as a reproduction of another."""
-    if doubts := "; ".join(_doubts(run, other, counted)):
+    if doubts := "; ".join(_doubts(run, other)):
         return None, doubts
-    compared = compare(run, other)
     if compared.outcome != said.outcome:
         return None, f"it says {said.outcome}, and comes to {compared.outcome}: {compared.text}"
     return compared.ratio, None
 
 
-def _doubts(run: Subject, other: Subject, counted: Sequence[Subject]) -> Iterator[str]:
+def _rerun(other: Subject, compared: Compared) -> Rerun:
+    witness = other.standing.witness
+    return Rerun(
+        run_id=other.run_id,
+        publisher=other.standing.publisher,
+        boards=gpu_uuids(other.evidence),
+        outcome=compared.outcome,
+        launches=compared.launches[1],
+        ended=other.ended,
+        witnessed=None if witness is None else witness.signed.made,
+    )
+
+
+def _doubts(run: Subject, other: Subject) -> Iterator[str]:
     name, standing = f"run {other.run_id[:12]}", other.standing
     if run.run.simulated or other.run.simulated:
         yield "nothing was measured: the engine was simulated"
@@ -242,8 +285,3 @@ def _doubts(run: Subject, other: Subject, counted: Sequence[Subject]) -> Iterato
     if standing.disputed:
         yield f"{name} is disputed"
     yield from why_not_independent(run, other)
-    for before in counted:
-        if before.standing.publisher == standing.publisher:
-            yield "its publisher is counted already"
-        if shared := gpu_uuids(before.evidence) & gpu_uuids(other.evidence):
-            yield f"its boards are counted already: {', '.join(sorted(shared))}"

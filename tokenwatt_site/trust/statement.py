@@ -11,7 +11,7 @@ Not checked here: whose key it is (`trust.keyring`), and what a statement change
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Annotated, Literal, TypeVar
 
@@ -149,7 +149,7 @@ def parse(line: bytes, source: str) -> Signed:
     sealed = _valid(_Envelope, value, source)
     _expect_canonical(value, line, source, "the line")
     payload = decoded(sealed.payload, field="payload", source=source)
-    document = load_json(payload, source=source, limit=MAX_LINE_BYTES)
+    document = _payload(payload, source)
     statement = _valid(Statement, document, source)
     _expect_canonical(document, payload, source, "the payload")
     kind = KINDS.get(statement.predicate_type)
@@ -182,6 +182,15 @@ def parse(line: bytes, source: str) -> Signed:
         )
     run_id = statement.subject[0].digest.sha256
     return Signed(kind=kind, run_id=run_id, said=said, keyid=signature.keyid, line=line)
+
+
+def _payload(payload: bytes, source: str) -> JsonValue:
+    try:
+        return load_json(payload, source=source, limit=MAX_LINE_BYTES)
+    except InputError as error:
+        # What is no JSON at all has no field of its own.
+        named = (replace(p, field=p.field or "payload") for p in error.problems)
+        raise InputError(*named) from error
 
 
 _M = TypeVar("_M", bound=Model)

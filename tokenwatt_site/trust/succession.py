@@ -1,8 +1,11 @@
 """How registered keys follow each other, and who may revoke which.
 
-A key names its successor; its owner so hands over to the next one, and to those that follow that.
-A revocation is by the key itself or by one that follows it. Not by one before it: who registers a
-key could name anybody's as its successor, and then revoke that.
+A key names its successor, and that says which key it follows; only where both say so, each under
+its own signature, the owner hands over to the next one, and to those that follow that. What one of
+them says alone changes nothing: anybody may register a key that names another's.
+
+A revocation is by the key itself or by one that follows it, and not by one before it, which may be
+why there is a next one.
 """
 
 from __future__ import annotations
@@ -10,17 +13,28 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 from tokenwatt_site.errors import Problem
-from tokenwatt_site.trust.registration import Registration, file_name, is_revocation_of, moment
+from tokenwatt_site.trust.registration import (
+    Registration,
+    file_name,
+    is_revocation_of,
+    moment,
+    revocation_name,
+)
 
 
 def successors(keys: Mapping[str, Registration], keyid: str) -> tuple[str, ...]:
     """Return the keys that follow a key, the next one first."""
     found: dict[str, None] = {}
     key = keys.get(keyid)
-    while key is not None and key.successor is not None and key.successor not in found:
-        found[key.successor] = None
-        key = keys.get(key.successor)
+    while key is not None and (after := _next(keys, key)) is not None and after.keyid not in found:
+        found[after.keyid] = None
+        key = after
     return tuple(found)
+
+
+def _next(keys: Mapping[str, Registration], key: Registration) -> Registration | None:
+    after = keys.get(key.successor or "")
+    return None if after is None or after.follows != key.keyid else after
 
 
 def chain_problems(keys: Mapping[str, Registration], files: Collection[str]) -> Iterator[Problem]:
@@ -49,14 +63,15 @@ def chain_problems(keys: Mapping[str, Registration], files: Collection[str]) -> 
 def _revocation_problems(
     key: Registration, keys: Mapping[str, Registration], later: Collection[str]
 ) -> Iterator[Problem]:
-    revoked, file = key.revoked, file_name(key.keyid)
-    if revoked is None or not keys.keys() >= set(later):
-        return  # the file of a key between is bad, and in the list for that
+    revoked, file = key.revoked, revocation_name(key.keyid)
+    last = keys[(key.keyid, *later)[-1]].successor
+    if revoked is None or (last is not None and last not in keys):
+        return  # the file of a key between is bad or not there, and in the list for that
     if revoked.by not in {key.keyid, *later}:
         yield Problem(
             "is neither this key nor one that follows it, so it cannot revoke it",
             file=file,
-            field="revoked.by",
+            field="by",
             found=revoked.by,
             expected=" or ".join((key.keyid, *later)),
         )
@@ -66,8 +81,17 @@ def _revocation_problems(
         yield Problem(
             "does not fit: the revocation was changed after signing, or signed with another key",
             file=file,
-            field="revoked.sig",
+            field="sig",
             remedy="Fetch the file again from its owner.",
+        )
+        return
+    if revoked.registration != key.digest:
+        yield Problem(
+            "was changed after its key was revoked",
+            file=file_name(key.keyid),
+            found=key.digest,
+            expected=f"{revoked.registration}, as {file} says",
+            remedy="Put it back as it was: what a revoked key signs counts for nothing.",
         )
     if (
         signer is not key
@@ -77,7 +101,7 @@ def _revocation_problems(
         yield Problem(
             "was revoked itself before this",
             file=file,
-            field="revoked.by",
+            field="by",
             found=f"{revoked.by}, revoked at {signer.revoked.at}",
             expected=f"a key that counts at {revoked.at}",
         )

@@ -247,7 +247,8 @@ def _promised(
 def settle(runs: Sequence[ValidatedRun], keyring: Keyring) -> tuple[ValidatedRun, ...]:
     """Give each run the standing that the statements beside it make, with the others in sight.
 
-    Statements beside one copy of a run are about every copy, so that none is lost by copying.
+    Statements beside one copy of a run are about every copy, so that none is lost by copying. What
+    was found unread beside a run before stays named.
     """
     now = datetime.now(UTC)
     said = {
@@ -263,7 +264,8 @@ def settle(runs: Sequence[ValidatedRun], keyring: Keyring) -> tuple[ValidatedRun
         for run in runs:
             told = said[run.run_id]
             standing = stand(run, told.signed, among=among, keyring=keyring, now=now)
-            standing = replace(standing, unheard=told.unheard, unread=told.unread)
+            unread = {**dict(run.standing.unread), **dict(told.unread)}
+            standing = replace(standing, unheard=told.unheard, unread=tuple(unread.items()))
             yield replace(run, standing=standing, made_by=_MADE_HERE)
 
     # A reproduction counts by how the other run stands, and no run stands otherwise for one.
