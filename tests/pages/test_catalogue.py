@@ -60,3 +60,13 @@ def test_the_script_cannot_end_its_element_and_holds_each_text_once(make: Make) 
     packed = json.loads(json.loads(literal))
     assert packed["rows"]["title"] == {"all": title}
     assert len(set(packed["texts"])) == len(packed["texts"])
+
+
+def test_a_section_begins_with_the_columns_that_at_least_half_of_its_rows_have(
+    demo: Configuration, make: Make
+) -> None:
+    bare = [make(spec=small_spec(setup__host_kind=h), rates_urps=(500_000,)) for h in ("a", "b")]
+    (section,) = listed(demo, *bare)["sections"]
+    assert section["shown"] == ["long_run_goodput", "ttft", "tpot"]
+    (section,) = listed(demo, bare[0])["sections"]
+    assert section["shown"] == ["goodput", "ttft", "tpot"]

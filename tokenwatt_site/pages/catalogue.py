@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -146,6 +146,10 @@ _PROVEN = {
 """Facts that are told where they are proven. Evidence and recomputation every row has."""
 
 
+_FIRST = tuple(key for key in DEFAULT if key != "boundary_rate")
+"""What a reader may find at first. A boundary rate says what the goodput beside it says."""
+
+
 def catalogue(
     board: Leaderboard, configurations: Mapping[str, Configuration], urls: Mapping[str, str]
 ) -> dict[str, JsonValue]:
@@ -205,7 +209,6 @@ def _section(
     section: Section, first: Configuration, rows: list[dict[str, Any]], index: int
 ) -> dict[str, JsonValue]:
     mine = [row["cells"] for row in rows if row["section"] == index]
-    shown = [key for key in DEFAULT if any(cells[key]["value"] is not None for cells in mine)]
     question = [
         *(section.workload, section.workload_hash, list(section.slo), section.power_scope),
         *(section.cpu, section.simulated),
@@ -226,11 +229,26 @@ def _section(
         "simulated": section.simulated,
         "ranked": section.ranked,
         "count": len(section.rows),
-        "shown": shown if DEFAULT[0] in shown else [DEFAULT[0], *shown],
+        "shown": _shown(mine, ranked=section.ranked > 0),
         # With the quantile, which is the SLO's and so that of all rows.
         "labels": {key: outcomes.find(first.claims, key).label for key in MEASURED}
         | {derived.key: derived.label for derived in DERIVED},
     }
+
+
+def _shown(rows: Sequence[Mapping[str, Any]], *, ranked: bool) -> list[str]:
+    """Return the columns that at least half of the rows have a number in.
+
+    The first is a goodput: the long-run one, which ranks, unless no row has a rank.
+    """
+    kept = [
+        key
+        for key in _FIRST
+        if 2 * sum(cells[key]["value"] is not None for cells in rows) >= len(rows)
+    ]
+    if ranked or not set(kept).intersection(DEFAULT[:2]):
+        kept = [DEFAULT[0], *(key for key in kept if key != DEFAULT[0])]
+    return kept
 
 
 def _row(row: Row, section: int, configuration: Configuration, url: str) -> dict[str, JsonValue]:

@@ -21,7 +21,7 @@ SCRIPTS = ("leaderboard-rows.js", "tradeoff.js", "leaderboard.js")
 STATIC_ROWS = 50
 """Rows of a section that stand in the page; its script, and the CSV file, have them all."""
 
-_LEADERS = 8
+_LEADERS = 3
 """Co-leaders that are named in sight; the others are folded."""
 
 _BAR_WIDTH = 132.0

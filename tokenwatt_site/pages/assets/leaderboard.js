@@ -120,7 +120,7 @@
     built.chips = make("div", { class: "tw-chips", role: "group", "aria-label": "Filters that are on" });
     built.notice = make("div", { role: "status", class: "tw-told" });
 
-    var link = make("button", { type: "button", class: "tw-btn" }, make("span", {}, "Copy link"));
+    var link = make("button", { type: "button", class: "tw-btn tw-link" }, make("span", {}, "Copy link"));
     link.addEventListener("click", function () {
       var said = link.firstChild, ask = navigator.clipboard ? navigator.clipboard.writeText(location.href) : Promise.reject(new Error());
       ask.then(function () { said.textContent = "Copied"; }, function () { said.textContent = "Copy it from the address bar"; })
@@ -133,9 +133,9 @@
     controls.append(
       make("div", { class: "tw-bar", role: "group", "aria-label": "What is shown" }, [
         field("Ranking", ranking), field("Find", find), field("Show", best),
-        make("span", { class: "tw-buttons" }, [link, built.csv, built.json]),
       ]),
-      built.folded, built.chips, built.notice);
+      make("div", { class: "tw-second" }, [built.folded, make("span", { class: "tw-buttons" }, [link, built.csv, built.json])]),
+      built.chips, built.notice);
     controls.hidden = false;
   }
 
