@@ -149,8 +149,7 @@ _ALL = (
         "The highest offered rate at which every objective of the SLO held.",
         "max of the rates that passed, of those below the lowest that failed",
         _TIMING,
-        "Not the most that the engine can serve: the boundary lies above it, by less than the"
-        " bracket of the mode.",
+        "Not the most that the engine can serve: the boundary, where one was found, lies above it.",
     ),
     Metric(
         "input_throughput",
