@@ -13,6 +13,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from tests.browser.conftest import Site
+from tests.browser.test_site import a_run, compared
 
 pytestmark = pytest.mark.browser
 
@@ -30,6 +31,14 @@ def test_the_asset_is_the_pinned_version_under_its_own_licence() -> None:
     assert "http://mozilla.org/MPL/2.0/" in head
 
 
+def kinds(site: Site) -> list[str]:
+    """One page of each kind; of reports, which differ most, one with boards and one without."""
+    reports = [site.reports[title] for title in ("Toy on boards", "Open bracket")]
+    ours = ["index.html", *reports, a_run(site), site.quoted, "comparisons/toys.html"]
+    prose = ["glossary.html", "method.html", "client.html", "data.html"]
+    return [*ours, compared(site), "plan.html", "verify.html", "404.html", *prose]
+
+
 # Colours depend on the scheme and layout on the width, neither on both.
 @pytest.mark.parametrize(("scheme", "width"), [("light", 375), ("dark", 1280)])
 def test_axe_finds_nothing_wrong(site: Site, chromium: Browser, scheme: str, width: int) -> None:
@@ -40,11 +49,11 @@ def test_axe_finds_nothing_wrong(site: Site, chromium: Browser, scheme: str, wid
     )
     context.add_init_script(path=AXE)
     page = context.new_page()
-    reports = [site.reports[title] for title in ("Toy on boards", "Open bracket")]
     found = []
-    prose = ("glossary.html", "method.html", "verify.html", "plan.html", "comparisons/toys.html")
-    for name in ("index.html", *reports, site.quoted, *prose):
+    for name in kinds(site):
         page.goto(site.url + name)
+        if "#" in name:
+            page.wait_for_selector("#compare-result tbody")
         # What is folded is shown to axe too; a colour in transition is none that anybody reads.
         page.add_style_tag(content="*{transition:none!important}")
         page.evaluate("document.querySelectorAll('article details').forEach(d => d.open = true)")

@@ -120,9 +120,9 @@ def goodput(
     points = [(t, t.tokens_per_s) for t in trials if t.tokens_per_s is not None]
     top = max([v for _, v in points] + ([computed[1]] if computed else []), default=1.0)
     y = alt.Y("y:Q", scale=scale(0, 1.15 * top), axis=y_axis("Output tok/s delivered", 4))
-    end = _last_rate(trials, bracket)
-    over = () if computed is None else _computed(*computed, end)
-    return _against_rate("goodput", words, points, bracket, _Frame(y, (), end, over))
+    over = () if computed is None else _computed(*computed)
+    frame = _Frame(y, (), _span(trials, bracket), over)
+    return _against_rate("goodput", words, points, bracket, frame)
 
 
 def attainment(
@@ -141,7 +141,7 @@ def attainment(
     lines = (
         [] if quantile is None else [limit_rule([{"y": _nines(quantile)}]).encode(y=alt.Y("y:Q"))]
     )
-    frame = _Frame(y, tuple(lines), _last_rate(trials, bracket))
+    frame = _Frame(y, tuple(lines), _span(trials, bracket))
     return _against_rate("attainment", words, points, bracket, frame)
 
 
@@ -271,18 +271,21 @@ MARKS: Mapping[str, Callable[[alt.Chart], alt.Chart]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """The y axis, what lies under and over the points, and where the axis of rates ends."""
+    """The y axis, what lies under and over the points, and the ends of the axis of rates."""
 
     y: alt.Y
     under: tuple[alt.Chart, ...]
-    end: float
+    span: tuple[float, float]
     over: tuple[alt.Chart, ...] = ()
 
 
-def _last_rate(trials: Sequence[Trial], bracket: tuple[float, float] | None) -> float:
-    """End the axis of rates at the same place in both charts, whatever each can show."""
+def _span(trials: Sequence[Trial], bracket: tuple[float, float] | None) -> tuple[float, float]:
+    """Begin and end the axis of rates at the same places in both charts, whatever each can show.
+
+    Not at 0: the trials that settle the boundary are near one another and far from it.
+    """
     rates = [trial.rate for trial in trials] + list(bracket or ())
-    return 1.05 * max(rates, default=1.0)
+    return 0.95 * min(rates, default=0.0), 1.05 * max(rates, default=1.0)
 
 
 def _against_rate(
@@ -292,7 +295,7 @@ def _against_rate(
     bracket: tuple[float, float] | None,
     frame: _Frame,
 ) -> Chart:
-    rates, y, layers = scale(0, frame.end), frame.y, list(frame.under)
+    rates, y, layers = scale(*frame.span), frame.y, list(frame.under)
     x = alt.X("rate:Q", scale=rates, axis=x_axis("Offered rate, requests/s", 5))
     if bracket is not None:
         shade = data([{"lo": bracket[0], "hi": bracket[1]}]).mark_rect(color=ORANGE, opacity=0.16)
@@ -314,20 +317,17 @@ def _against_rate(
 _COMPUTED = "computed at the boundary"
 
 
-def _computed(rate: float, value: float, end: float) -> tuple[alt.Chart, ...]:
+def _computed(rate: float, value: float) -> tuple[alt.Chart, ...]:
     """Mark a value that no trial delivered.
 
-    Its label stands above it and to the left, where no trial can be: at a lower rate less arrives.
+    Its label stands below it: at lower rates less arrives, so that the trials lie on a slope.
     """
     at = data([{"rate": rate, "y": value, "text": _COMPUTED}]).encode(
         x=alt.X("rate:Q"), y=alt.Y("y:Q")
     )
     mark = at.mark_point(shape="diamond", filled=False, color=INK, size=110, strokeWidth=2)
-    if rate > 0.55 * end:
-        label = at.mark_text(color=INK, align="right", dx=-10, dy=-8)
-    else:
-        label = at.mark_text(color=INK, align="left", dx=-6, dy=-17)
-    return mark, label.encode(text=alt.Text("text:N"))
+    label = at.mark_text(color=INK, align="center", dy=38).encode(text=alt.Text("text:N"))
+    return mark, label
 
 
 def _nines(share: float) -> float:

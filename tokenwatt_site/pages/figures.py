@@ -76,14 +76,14 @@ def _attainment(claims: Claims, slo: Sequence[Objective]) -> Figure:
     trials = claims.trials
     quantiles = {objective.quantile for objective in slo}
     points = [_point(trial) for trial in trials]
-    drawn = None
-    if points:
-        line = quantiles.pop() if len(quantiles) == 1 else None
-        drawn = chart.attainment(points, bracket(claims), line)
+    line = quantiles.pop() if len(quantiles) == 1 else None
+    drawn = chart.attainment(points, bracket(claims), line) if points else None
     lead = (
         "Each mark is one trial: a dot passed, a cross failed, a dashed square is invalid and does"
         " not count. The boundary lies in the shaded bracket."
     )
+    if line is not None:
+        lead += f" The dashed line is the share that the SLO asks for, {100 * line:g}%."
     early = sum(trial.stopped_early for trial in trials)
     note = (
         "Share of scored requests within the limit, of the objective that fared worst; nines scale."

@@ -1,4 +1,4 @@
-/* Copy buttons, tooltips closed by Escape. Everything reads without it. */
+/* Copy buttons, tooltips closed by Escape, wide tables for the keyboard. Everything reads without it. */
 (function () {
   "use strict";
 
@@ -24,6 +24,12 @@
 
   function start() {
     document.querySelectorAll("[data-copy][hidden]").forEach(function (button) { button.hidden = false; });
+    // Material lets wide tables of prose scroll, and gives the keyboard no way in.
+    document.querySelectorAll(".md-typeset__scrollwrap").forEach(function (wide) {
+      wide.tabIndex = 0;
+      wide.setAttribute("role", "group");
+      wide.setAttribute("aria-label", "Table");
+    });
   }
 
   document.addEventListener("click", function (event) {
