@@ -50,7 +50,7 @@ def canonical_bytes(value: JsonValue) -> bytes:
     try:
         return rfc8785.dumps(value)
     except (rfc8785.CanonicalizationError, UnicodeError, RecursionError) as error:
-        if not isinstance(error, RecursionError):
+        if isinstance(error.__cause__ or error, UnicodeError):
             _check_strings(value, None)
         raise InputError(f"value has no canonical JSON form: {error}") from error
 

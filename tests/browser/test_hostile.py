@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import Seen, _Quiet
-from tests.support.hostile import FILE_NAME, HOSTILE, labelled_project, labelled_run
+from tests.support.hostile import FILE_NAME, HOSTILE, LONG_NAME, labelled_project, labelled_run
 from tests.support.site import build_site
 from tokenwatt_site.commands.report import report
 
@@ -96,6 +96,19 @@ def test_f29_titles_are_words_in_heading_window_breadcrumb_and_contents(
     for place in ("header", "nav", ".md-path", "aside", "[data-md-component=toc]"):
         found = seen.page.locator(f"{place} :is(img, [onerror], [onload])")
         assert found.count() == 0, place
+
+
+def test_f29_names_of_key_owners_are_words_that_widen_no_page(hostile: Hostile, seen: Seen) -> None:
+    seen.page.set_viewport_size({"width": 375, "height": 800})
+    for name in hostile.pages:
+        if name.startswith(("reports/", "runs/")) or name == "index.html":
+            expect_inert(seen, hostile.url + name)
+            wider = seen.page.evaluate("document.documentElement.scrollWidth - innerWidth")
+            assert wider <= 0, name
+    seen.page.goto(hostile.url + hostile.report)
+    told = seen.page.locator("main").inner_text()
+    assert LONG_NAME in told
+    assert f"({HOSTILE})" in seen.page.locator("main").text_content()
 
 
 def test_f29_words_of_charts_are_words(hostile: Hostile, seen: Seen) -> None:

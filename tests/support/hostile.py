@@ -14,7 +14,6 @@ from tests.support.runs import (
     an_answer,
     answers_of,
     gated_spec,
-    keyring_of,
     played_counters,
     played_power,
     small_spec,
@@ -22,7 +21,10 @@ from tests.support.runs import (
     with_answers,
 )
 from tests.support.site import make_project
+from tests.support.statements import state
 from tokenwatt_site.model_shape.document import ModelDocument
+from tokenwatt_site.trust.registration import file_name as registration_name
+from tokenwatt_site.trust.registration import register, to_bytes
 
 HOSTILE = (
     "</title></textarea></script><script>document.body.dataset.pwned=1</script>"
@@ -30,6 +32,9 @@ HOSTILE = (
     " [x](javascript:alert(1)) {{7*7}} {% raw %} &lt;b&gt; '\"--><!-- ]]> \\u003c"
 )
 """Breaks out of elements, attributes, comments, scripts, Markdown and templates."""
+
+LONG_NAME = 140 * "\u05d0" + 150 * "W"
+"""Of the owner of a key: written from the right, then from the left, with no place to break it."""
 
 HARMLESS = "Plain words of a label"
 
@@ -122,12 +127,20 @@ def labelled_record(words: str) -> dict[str, Any]:
 def labelled_project(folder: Path, words: str, file_name: str) -> Path:
     """Make the sources of a site of one run, another that leads the ranking, and one record.
 
-    A file called `file_name` fails verification, and is left out by name. Returns `folder`.
+    The owner of the key has `words` for a name, and one with a LONG_NAME disputes the run in
+    `words`. A file called `file_name` fails verification, and is left out by name. Returns
+    `folder`.
     """
     runs = make_project(folder, on_invalid="drop")
-    labelled_run(words).write(runs / "labelled")
+    state(labelled_run(words).write(runs / "labelled"), "disputed", a_key(2), reason=words)
     RunBuilder(spec=small_spec(), simulated=False).write(runs / "plain")
     (runs / "record.json").write_text(json.dumps(labelled_record(words)), encoding="utf-8")
     (runs / file_name).write_text(json.dumps({"run_schema": words}), encoding="utf-8")
-    keyring_of(folder / "site_src" / "keys", a_key())
+    keys = folder / "site_src" / "keys"
+    keys.mkdir()
+    for registration in (
+        register(a_key(), name=words, organisation=words),
+        register(a_key(2), name=LONG_NAME, organisation=words),
+    ):
+        (keys / registration_name(registration.keyid)).write_bytes(to_bytes(registration))
     return folder
