@@ -170,6 +170,17 @@ def test_what_answers_another_question_stands_in_another_section(changes: dict[s
         assert section.rows[0].rank.worst == 1
 
 
+def test_a_section_in_which_no_row_has_a_goodput_comes_after_one_in_which_one_has() -> None:
+    why = (Exclusion("mode", "not full mode"),)
+    told = stub("z", 3, (2, 4), key="goodput", excluded=why)
+    others = [
+        stub(name, None, excluded=why, setup__workload__name="a-mix-v1") for name in ("a", "b")
+    ]
+    first, second = rank([*others, told]).sections
+    assert [row.title for row in first.rows] == ["z"]
+    assert len(second.rows) == 2
+
+
 def test_what_differs_in_hardware_or_engine_shares_a_section() -> None:
     sections = rank([stub("a", 2), stub("b", 8, setup__engine__name="other")]).sections
     assert len(sections) == 1

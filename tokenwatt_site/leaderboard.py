@@ -92,8 +92,8 @@ def rank(configurations: Iterable[Configuration]) -> Leaderboard:
     Ranks are ranges from the intervals of the mean long-run goodput (DESIGN 6): one that cannot be
     told from another shares its ranks. Ranked rows come first, by best rank and then name; then the
     others, by long-run goodput; then those that were only measured, by that; the rest last. Of the
-    sections those that were measured come first, by how many rows rank and then by how many are
-    there.
+    sections those that were measured come first, by how many rows rank, then by how many have a
+    goodput, then by how many are there.
     """
     members: dict[_Question, list[Configuration]] = {}
     for configuration in configurations:
@@ -110,8 +110,9 @@ def rank(configurations: Iterable[Configuration]) -> Leaderboard:
 _Question: TypeAlias = tuple[str, str, tuple[str, ...], str, bool, bool]
 
 
-def _weight(section: Section) -> tuple[bool, int, int]:
-    return section.simulated, -section.ranked, -len(section.rows)
+def _weight(section: Section) -> tuple[bool, int, int, int]:
+    told = sum(any(cell.value is not None for cell in row.cells[:2]) for row in section.rows)
+    return section.simulated, -section.ranked, -told, -len(section.rows)
 
 
 def _rows(configurations: Sequence[Configuration]) -> tuple[Row, ...]:
