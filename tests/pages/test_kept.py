@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.runs import RunBuilder, a_key, keyring_of, small_spec
 from tokenwatt_site.configuration import Configuration, group
+from tokenwatt_site.lineage import Alike, Kin
 from tokenwatt_site.pages import kept as kept_module
 from tokenwatt_site.pages.drawing import Chart
 from tokenwatt_site.pages.kept import KeptPages
@@ -115,3 +116,20 @@ def test_what_a_run_holds_is_told_apart_by_its_digest(tmp_path: Path) -> None:
         RunBuilder(spec=spec).write(tmp_path / f"runs-{number}" / "one")
         pages.get(a_page, only(tmp_path / f"runs-{number}"), NO_LINKS)
     assert len(MADE) == 2
+
+
+def test_a_page_is_made_again_when_what_it_stands_next_to_has_changed(
+    runs: Path, tmp_path: Path
+) -> None:
+    kept, own = KeptPages(tmp_path / "cache"), only(runs)
+    ones, others = (replace(own, id="b"),), (replace(own, id="c"),)
+    for kin in (
+        Kin((Alike("driver", ones, 1),)),
+        Kin((Alike("driver", ones, 1),)),
+        Kin((Alike("driver", ones, 2),)),
+        Kin((Alike("driver", others, 1),)),
+        Kin((), (own, *ones)),
+        Kin((), (own, *ones), later=1),
+    ):
+        kept.get(a_page, own, NO_LINKS, kin)
+    assert len(MADE) == 5

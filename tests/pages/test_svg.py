@@ -16,8 +16,9 @@ def short(inside: str) -> str:
 @pytest.mark.parametrize(
     ("long", "told"),
     [
-        ('<path d="M1.2345,6.700L-0.001,2" />', '<path d="M1.23,6.7L0,2" />'),
-        ('<path d="M1,2L3,2L3,5L4,6" />', '<path d="M1,2H3V5L4,6" />'),
+        ('<path d="M1.2345,6.700v-0.001" />', '<path d="M1.23,6.7v0" />'),
+        ('<path d="M1,2L3,2L3,5L4,6" />', '<path d="M1,2h2v3l1 1" />'),
+        ('<path d="M1,2L2.26,1.6L3,2L3.01,2.01L3,9" />', '<path d="M1,2l1.3-.4 .7 .4v7" />'),
         ('<path d="M1,2h3v5Z" />', '<path d="M1,2h3v5Z" />'),
         ('<g><g><path d="M1,2" opacity="1" /></g></g>', '<path d="M1,2" />'),
         ('<path d="" display="none" /><path d="M1,2" />', '<path d="M1,2" />'),

@@ -23,6 +23,9 @@ from tokenwatt_site.run import MetricClaim
 MOST_POINTS = 360
 """Of one line: more than a chart is wide in pixels nobody sees."""
 
+PANEL_POINTS = 150
+"""Of one line in a panel beside others, which is half as wide."""
+
 MOST_ROWS = 60
 
 _LONG_S = 600
@@ -197,7 +200,7 @@ def rounds(log: PowerLog, of: Reading, most: int) -> tuple[Round, ...]:
 
 
 def _lines(log: PowerLog, of: Reading, limits: Sequence[float | None]) -> list[Line]:
-    drawn = rounds(log, of, MOST_POINTS)
+    drawn = rounds(log, of, _most(log))
     if len(log.boards) > MOST_PANELS:
         # A band over some of the boards would look like one over all.
         drawn = tuple(found for found in drawn if found.total is not None)
@@ -217,6 +220,10 @@ def _lines(log: PowerLog, of: Reading, limits: Sequence[float | None]) -> list[L
             points.append((found.seconds / unit, value, part))
         lines.append(Line(_name(board, log.boards[board]), points, limit))
     return lines
+
+
+def _most(log: PowerLog) -> int:
+    return PANEL_POINTS if 1 < len(log.boards) <= MOST_PANELS else MOST_POINTS
 
 
 def _name(number: int, board: Board) -> str:
@@ -266,7 +273,7 @@ def _how(log: PowerLog, marked: Spans, of: Reading, *, counted: bool = False) ->
         where = "in the windows" if marked.windows else "in all"
         one = instruments.ONE[log.scope]
         words += f"; longest gap between two readings of a {one} {where}: {gap_ns / 1e9:.2f} s"
-    width = math.ceil((log.samples[-1].at_ns - log.samples[0].at_ns) / 1e9 / period / MOST_POINTS)
+    width = math.ceil((log.samples[-1].at_ns - log.samples[0].at_ns) / 1e9 / period / _most(log))
     return f"{words}." + (f" A point is the mean of {width * period:g} s." if width > 1 else "")
 
 
