@@ -488,10 +488,14 @@ def add_key(
     name: Annotated[str, typer.Argument(help="The name to show for your runs.")],
     organisation: Annotated[str | None, typer.Option(help="Shown beside the name.")] = None,
     until: UntilOption = None,
+    follows: Annotated[
+        str | None, typer.Option(help="The key that yours takes over from, which names it too.")
+    ] = None,
     keys: KeysOption = verify_command.KEYS_FOLDER,
 ) -> None:
     """Register your own signing key, so that the site shows your name."""
-    typer.echo(keys_command.add(name, keys, organisation=organisation, until=until))
+    written = keys_command.add(name, keys, organisation=organisation, until=until, follows=follows)
+    typer.echo(written)
 
 
 @keys_app.command("list")

@@ -199,6 +199,19 @@ def test_a_list_says_of_a_succession_that_one_key_alone_tells_that_it_changes_no
     assert line.endswith(f"{stranger} (which does not say so, so it changes nothing)")
 
 
+def test_a_key_is_registered_as_following_one_that_is_registered(own, folder):
+    folder.mkdir()
+    stranger = register_stranger(folder)
+    with pytest.raises(UsageError, match="is not registered; found ed25519:0"):
+        keys.add("Lab 9", folder, follows="ed25519:0")
+    keys.add("Lab 9", folder, follows=stranger)
+    ring = Keyring.load(folder)
+    assert ring.keys[own_id(own)].follows == stranger
+    assert ring.successors(stranger) == ()  # it does not say so yet
+    named = with_successor(ring.keys[stranger], own_id(own), a_key(9))
+    assert ring.including(named).successors(stranger) == (own_id(own),)
+
+
 def test_a_run_signed_before_a_rotation_counts_as_before(tmp_path, own, folder, registered):
     path = RunBuilder(key=own).write(tmp_path / "runs")
     keys.rotate(folder)

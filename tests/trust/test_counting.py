@@ -61,7 +61,8 @@ def test_t12_a_board_under_two_keys_counts_once_for_an_outcome() -> None:
     assert surplus({"one": one, "other": other}) == {"other": "its boards are counted already: b"}
     late = rerun("A", "ab", ended=day(3), witnessed=day(4))
     assert counting(late=late, other=other) == {"late"}
-    assert counting(late=late, first=rerun("B", "bc", witnessed=day(3))) == {"first"}
+    first = rerun("B", "bc", ended=day(5), witnessed=day(3))
+    assert counting(late=late, first=first) == {"first"}
 
 
 def test_t12_who_claims_another_s_boards_takes_no_other_outcome_away() -> None:

@@ -77,7 +77,12 @@ def new() -> Own:
 
 
 def add(
-    name: str, folder: Path, *, organisation: str | None = None, until: str | None = None
+    name: str,
+    folder: Path,
+    *,
+    organisation: str | None = None,
+    until: str | None = None,
+    follows: str | None = None,
 ) -> Path:
     """Register the own key in a folder of registered keys, signed with itself.
 
@@ -86,19 +91,26 @@ def add(
         folder: where the registered keys are.
         organisation: to whom the owner belongs.
         until: the last day (2027-12-31, in UTC) on which it counts; None: for good.
+        follows: the registered key that it takes over from, which has to name it too.
 
     Raises:
-        UsageError: the name is not fit to be shown, the day is none or gone by, or the key is
-            registered already.
+        UsageError: the name is not fit to be shown, the day is none or gone by, the key is
+            registered already, or the one that it follows is not.
+        InputError: a registration is not valid.
         EnvironmentProblem: the folder cannot be written.
     """
     key = own_key(key_folder(os.environ))
     path = folder / file_name(own_id(key))
     if os.path.lexists(path):
-        raise UsageError(Problem("this key is registered already", file=str(path)))
+        remedy = "To register it otherwise, take that file out."
+        raise UsageError(Problem("this key is registered already", file=str(path), remedy=remedy))
     ends = _end_of(until)
+    if follows is not None:
+        _registration_of(follows, Keyring.load(folder), folder)
     # No beginning: runs that it signed before it was registered are its owner's too.
-    registration = register(key, name=name, organisation=organisation, not_after=ends)
+    registration = register(
+        key, name=name, organisation=organisation, not_after=ends, follows=follows
+    )
     _write(path, to_bytes(registration), put_new)
     return path
 
