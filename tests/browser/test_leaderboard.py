@@ -262,6 +262,20 @@ def marks(page: Page) -> dict[str, Any]:
     )
 
 
+def test_the_chart_begins_with_axes_that_most_rows_have_as_without_scripts(
+    page: Page, tmp_path: Path
+) -> None:
+    both = [goodput(100 + i, tokens_per_joule=3.0) for i in range(2)]
+    few = [*both, *(goodput(200 + i, goodput=210.0) for i in range(3))]
+    board = a_board([a_row(f"Row {i}", cells) for i, cells in enumerate(few)])
+    written(tmp_path, board)
+    opened(page, (tmp_path / "default.html").as_uri())
+    marks(page)
+    wanted = "Long-run SLO goodput against"
+    assert page.locator(".tw-trade h3").inner_text().startswith(wanted)
+    assert f">{wanted} TTFT" in ranking.render(board, [], [], ".").html
+
+
 def test_h14_a_row_keeps_its_colour_and_shape_whatever_is_shown(page: Page, address: str) -> None:
     opened(page, address, "x=tpot&y=tokens_per_joule")
     every = marks(page)
