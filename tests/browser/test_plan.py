@@ -120,7 +120,7 @@ def test_its_numbers_are_those_of_python(bare: Page) -> None:
 
     @seed(8)
     @settings(
-        max_examples=150,
+        max_examples=60,
         database=None,
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
@@ -151,7 +151,7 @@ def test_its_numbers_are_those_of_python(bare: Page) -> None:
         assert found["utilisation"] == near(asdict(wanted.utilisation))
         assert found["tokens_day"] == pytest.approx(wanted.tokens_day, rel=1e-12)
         assert found["linear"] == wanted.linear
-    assert answered > 30
+    assert answered > 12
 
 
 def test_who_answers_is_whom_python_lets_answer(bare: Page) -> None:

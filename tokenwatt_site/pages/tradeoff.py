@@ -28,12 +28,17 @@ RowData: TypeAlias = Mapping[str, Any]
 
 
 def axes(rows: Sequence[RowData]) -> tuple[str, str] | None:
-    """Return the columns to begin with: the first two that some row has; None: there are none."""
-    for x in X_AXES:
-        for y in Y_AXES:
-            if any(_has(row, x, y) for row in rows):
-                return x, y
-    return None
+    """Return the columns to begin with; None: no row has two.
+
+    They are the first two that at least half of the rows have, else the two that the most have.
+    """
+    half = (len(rows) + 1) // 2
+
+    def placed(pair: tuple[str, str]) -> int:
+        return min(half, sum(_has(row, *pair) for row in rows))
+
+    pair = max(((x, y) for x in X_AXES for y in Y_AXES), key=placed)
+    return pair if placed(pair) else None
 
 
 def frontier(

@@ -443,7 +443,7 @@
     var place = document.getElementById(found.board.id);
     known.sections.forEach(function (each) { document.getElementById(each.id).hidden = each.id !== found.board.id; });
     controlsShow();
-    tell(found.notices.concat(trade.axes(choices, board.members[found.section]).told));
+    tell(found.notices.concat(trade.asked(choices, board.members[found.section]).told));
     table(place);
     status(place.querySelector(".tw-shown"));
     reasons(place);

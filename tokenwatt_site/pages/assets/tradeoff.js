@@ -65,30 +65,36 @@
     return found;
   }
 
-  function usable(indices, keys) {
-    return keys.filter(function (key) {
-      return indices.some(function (index) { return has(key, index); });
-    });
-  }
+  /* Columns that may be an axis: those that some row of a section has. */
+  var possible = known.once(function (members) {
+    function usable(keys) {
+      return keys.filter(function (key) { return members.some(function (index) { return has(key, index); }); });
+    }
+    return { x: usable(X), y: usable(Y) };
+  });
 
-  /* The axes: those asked for if a row of the section has them, else the first that some row has. */
-  function axes(choices, members) {
-    var asked = { x: choices.get("x"), y: choices.get("y") }, told = [];
-    var possible = { x: usable(members, X), y: usable(members, Y) };
+  /* The axes that the address asks for and the section has; what it asks for in vain is told. */
+  function asked(choices, members) {
+    var found = { x: choices.get("x"), y: choices.get("y"), told: [] };
     ["x", "y"].forEach(function (axis) {
-      if (asked[axis] !== null && possible[axis].indexOf(asked[axis]) < 0) {
-        told.push([axis, asked[axis], "the trade-off has no axis “" + asked[axis] + "” here"]);
-        asked[axis] = null;
+      if (found[axis] !== null && possible(members)[axis].indexOf(found[axis]) < 0) {
+        found.told.push([axis, found[axis], "the trade-off has no axis “" + found[axis] + "” here"]);
+        found[axis] = null;
       }
     });
-    var pair = null;
-    (asked.x ? [asked.x] : possible.x).some(function (x) {
-      return (asked.y ? [asked.y] : possible.y).some(function (y) {
-        if (members.some(function (index) { return has(x, index) && has(y, index); })) { pair = { x: x, y: y }; }
-        return pair;
+    return found;
+  }
+
+  /* The axes asked for; where none is, see tradeoff.axes. */
+  function axes(choices, members) {
+    var wanted = asked(choices, members), able = possible(members), half = Math.ceil(members.length / 2), pair = null, most = 0;
+    (wanted.x ? [wanted.x] : able.x).forEach(function (x) {
+      (wanted.y ? [wanted.y] : able.y).forEach(function (y) {
+        var count = Math.min(half, placed(members, x, y).length);
+        if (count > most) { most = count; pair = { x: x, y: y }; }
       });
     });
-    return { pair: pair, possible: possible, told: told };
+    return { pair: pair, possible: able };
   }
 
   function element(name, attributes, parent) {
@@ -169,5 +175,5 @@
     holder.replaceChildren(svg);
   }
 
-  globalThis.TokenwattTradeoff = { style: style, mark: mark, axes: axes, placed: placed, frontier: frontier, plot: plot };
+  globalThis.TokenwattTradeoff = { style: style, mark: mark, asked: asked, axes: axes, placed: placed, frontier: frontier, plot: plot };
 })();
