@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
+from jinja2 import Environment
 from mkdocs.config import config_options as opt
 from mkdocs.config.base import Config
 from mkdocs.exceptions import PluginError
@@ -18,6 +19,8 @@ from mkdocs.utils import get_relative_url
 from pydantic import ValidationError
 
 from tokenwatt_site.errors import TokenwattError
+from tokenwatt_site.frame import Frames
+from tokenwatt_site.later import Later
 from tokenwatt_site.pages import (
     data_page,
     goodput_bench,
@@ -33,7 +36,7 @@ from tokenwatt_site.pages.page import Page, fill
 from tokenwatt_site.pages.policy import KnownScripts, inline_scripts, with_policy
 from tokenwatt_site.preview import OPTION, published
 from tokenwatt_site.schema import Model, validation_problems
-from tokenwatt_site.site import HOME, SCRIPT, STYLE, Around, Later, Site, lines, with_simulator
+from tokenwatt_site.site import HOME, SCRIPT, STYLE, Around, Site, lines, with_simulator
 from tokenwatt_site.trust.checked import Checked
 from tokenwatt_site.trust.keyring import Keyring
 from tokenwatt_site.trust.verify import Tree, read_tree
@@ -150,6 +153,9 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
         words = f"not on {' or '.join(refs)} yet; in no feed, no badge and no API."
         return {run.run_id: words for run in tree.valid if run.path not in there}
 
+    def on_env(self, env: Environment, **_: Any) -> None:
+        self._frames = Frames(env)
+
     def on_page_content(self, html: str, *, page: MkDocsPage, **_: Any) -> str:
         uri = page.file.src_uri
         page.update_date = self._around.updated.get(uri, page.update_date)
@@ -178,6 +184,7 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
             page.meta["description"] = html.escape(self._made.description, quote=True)
             page.toc = _toc(self._made)
             page.content = _summary(self._made)
+            self._frames.offer(context, page)
         return context
 
     def on_post_page(self, output: str, *, page: MkDocsPage, **_: Any) -> str:
