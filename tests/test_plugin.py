@@ -4,9 +4,7 @@ import json
 import logging
 import re
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 from mkdocs.config import load_config
@@ -148,15 +146,10 @@ def test_f28_a_script_that_nobody_wrote_fails_the_build_and_gets_no_digest(
 ) -> None:
     runs = make_project(tmp_path)
     RunBuilder(spec=small_spec(title="<script>stolen()</script>")).write(runs / "one")
-    monkeypatch.setattr("tokenwatt_site.site.front_matter", unescaped)
+    monkeypatch.setattr("tokenwatt_site.site.shown_title", lambda title: title)
     told = refusal(tmp_path, caplog)
     assert "reports/" in told
     assert "a script is in this page that neither the theme nor its prose has" in told
-
-
-def unescaped(title: str, meta: Mapping[str, Any]) -> str:
-    """What `front_matter` was if it forgot that templates print titles raw."""
-    return f"---\ntitle: {json.dumps(title)}\ndescription: {json.dumps(title)}\n---\n"
 
 
 def test_f28_a_script_in_prose_of_the_site_runs(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -136,8 +137,8 @@ def _rows(configurations: Sequence[Configuration]) -> tuple[Row, ...]:
 
 def _ranks(cells: Sequence[Cell]) -> list[Rank]:
     ranges = rank_ranges([_interval(cell) for cell in cells])
-    best = [low for low, _ in ranges]
-    return [Rank(low, high, best.count(low) > 1) for low, high in ranges]
+    best = Counter(low for low, _ in ranges)
+    return [Rank(low, high, best[low] > 1) for low, high in ranges]
 
 
 def _interval(cell: Cell) -> tuple[float, float]:

@@ -19,6 +19,8 @@ from mkdocs.utils import get_relative_url
 from pydantic import ValidationError
 
 from tokenwatt_site.errors import TokenwattError
+from tokenwatt_site.frame import Frames
+from tokenwatt_site.later import Later
 from tokenwatt_site.pages import (
     data_page,
     goodput_bench,
@@ -34,7 +36,7 @@ from tokenwatt_site.pages.page import Page, fill
 from tokenwatt_site.pages.policy import KnownScripts, inline_scripts, with_policy
 from tokenwatt_site.preview import OPTION, published
 from tokenwatt_site.schema import Model, validation_problems
-from tokenwatt_site.site import HOME, SCRIPT, STYLE, Around, Later, Site, lines, with_simulator
+from tokenwatt_site.site import HOME, SCRIPT, STYLE, Around, Site, lines, with_simulator
 from tokenwatt_site.trust.checked import Checked
 from tokenwatt_site.trust.keyring import Keyring
 from tokenwatt_site.trust.verify import Tree, read_tree
@@ -156,6 +158,7 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
     def on_env(self, env: Environment, **_: Any) -> Environment:
         # Lines that hold only what the theme decides would be a tenth of a page, all blank.
         env.trim_blocks = env.lstrip_blocks = True
+        self._frames = Frames(env)
         return env
 
     def on_page_content(self, html: str, *, page: MkDocsPage, **_: Any) -> str:
@@ -188,6 +191,7 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
             page.meta["description"] = html.escape(self._made.description, quote=True)
             page.toc = _toc(self._made)
             page.content = _summary(self._made)
+            self._frames.offer(context, page)
         return context
 
     def on_post_page(self, output: str, *, page: MkDocsPage, **_: Any) -> str:

@@ -19,6 +19,7 @@ from mkdocs.utils import get_relative_url
 from tokenwatt_site.canonical import JsonValue
 from tokenwatt_site.configuration import Configuration, group, led_by
 from tokenwatt_site.errors import TokenwattError, VerificationError
+from tokenwatt_site.later import Later, LaterFile, LaterPage
 from tokenwatt_site.leaderboard import rank
 from tokenwatt_site.lineage import NO_KIN, kin
 from tokenwatt_site.pages import (
@@ -80,32 +81,6 @@ MAX_SEARCHED: Final = 2_000
 megabytes, nothing: the leaderboard filters all of them."""
 
 NOT_SEARCHED: Final = MappingProxyType({"search": {"exclude": True}})
-
-
-@dataclass(frozen=True, slots=True)
-class Later:
-    """A page that is made when it is written, so that there is one at a time."""
-
-    make: Callable[[], Page]
-
-
-class LaterFile(File):
-    """A file whose text is made when it is written, so that there is one at a time."""
-
-    make: Callable[[], str]
-
-    @property  # type: ignore[misc]  # there is nothing to set
-    def content_string(self) -> str:
-        return self.make()
-
-    @property  # type: ignore[misc]
-    def content_bytes(self) -> bytes:
-        return self.make().encode()
-
-    def copy_file(self, dirty: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002  # MkDocs' own
-        output = Path(self.abs_dest_path)
-        output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_bytes(self.content_bytes)
 
 
 @dataclass
@@ -351,7 +326,8 @@ class Site:
     def _place_later(
         self, file: File, title: str, make: Callable[[], Page], *, searched: bool
     ) -> None:
-        file.content_string = front_matter(title, {} if searched else NOT_SEARCHED)
+        meta: dict[str, Any] = {"title": shown_title(title)}
+        LaterPage(meta if searched else meta | NOT_SEARCHED, file, self._config)
         self._pages[file.src_uri] = Later(make)
         self._files.append(file)
 
@@ -421,16 +397,20 @@ def _own(configuration: Configuration, runs: Mapping[str, File]) -> dict[str, Fi
 
 
 def front_matter(title: str, meta: Mapping[str, Any]) -> str:
-    """Write title and description for MkDocs, whose templates print both raw.
+    """Write title and description for MkDocs, whose templates print both raw."""
+    told = {"title": shown_title(title), **meta}
+    # JSON is YAML: every value quoted, nothing retyped.
+    lines = [f"{key}: {json.dumps(value)}" for key, value in told.items()]
+    return "---\n" + "\n".join(lines) + "\n---\n"
+
+
+def shown_title(title: str) -> str:
+    """Return a title for MkDocs, whose templates print it raw.
 
     Material also unescapes entities in `<title>` (striptags), so no `<` may come back from it:
     angle brackets become quotation marks there. The page's own h1 has the exact text.
     """
-    plain = title.replace("<", "‹").replace(">", "›")
-    told = {"title": html.escape(plain, quote=True), **meta}
-    # JSON is YAML: every value quoted, nothing retyped.
-    lines = [f"{key}: {json.dumps(value)}" for key, value in told.items()]
-    return "---\n" + "\n".join(lines) + "\n---\n"
+    return html.escape(title.replace("<", "‹").replace(">", "›"), quote=True)
 
 
 def lines(error: TokenwattError) -> str:

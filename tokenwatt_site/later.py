@@ -1,0 +1,61 @@
+"""Pages and files that MkDocs has by thousands: made when they are written, one at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from mkdocs.structure.files import File
+from mkdocs.structure.pages import Page as MkDocsPage
+from mkdocs.structure.toc import get_toc
+
+from tokenwatt_site.pages.page import Page
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+
+TEMPLATE: Final = "tokenwatt/later.html"
+"""Of a page that is made later; see `frame`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """A page that is made when it is written, so that there is one at a time."""
+
+    make: Callable[[], Page]
+
+
+class LaterFile(File):
+    """A file whose text is made when it is written, so that there is one at a time."""
+
+    make: Callable[[], str]
+
+    @property  # type: ignore[misc]  # there is nothing to set
+    def content_string(self) -> str:
+        return self.make()
+
+    @property  # type: ignore[misc]
+    def content_bytes(self) -> bytes:
+        return self.make().encode()
+
+    def copy_file(self, dirty: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002  # MkDocs' own
+        output = Path(self.abs_dest_path)
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_bytes(self.content_bytes)
+
+
+class LaterPage(MkDocsPage):
+    """A page without prose: there is nothing in it to read as Markdown, nor above it as YAML."""
+
+    def __init__(self, meta: Mapping[str, Any], file: File, config: MkDocsConfig) -> None:
+        super().__init__(None, file, config)
+        self._told = meta
+
+    def read_source(self, config: MkDocsConfig) -> None:  # noqa: ARG002  # MkDocs' own
+        self.markdown, self.meta = "", {**self._told, "template": TEMPLATE}
+
+    def render(self, config: MkDocsConfig, files: Files) -> None:  # noqa: ARG002  # MkDocs' own
+        self.content, self.toc, self.present_anchor_ids = "", get_toc([]), set()
