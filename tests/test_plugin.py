@@ -49,7 +49,7 @@ def pages(site: Path) -> list[Path]:
 def test_there_is_one_page_per_configuration_and_the_ranking_is_home(site: Path) -> None:
     assert len(list((site / "reports").glob("*.html"))) == 2
     home = (site / "index.html").read_text(encoding="utf-8")
-    assert "2 configurations." in home
+    assert "2 configurations, recomputed" in home
     assert "As published, not recomputed" in home
     assert len(list((site / "quoted").glob("*.html"))) == 1
 
@@ -287,7 +287,7 @@ def test_drop_publishes_a_run_without_statements_that_are_not_valid(tmp_path: Pa
     beside.write_bytes(beside.read_bytes()[:-9])
     site = build_site(tmp_path)
     home = (site / "index.html").read_text(encoding="utf-8")
-    assert "1 configuration." in home
+    assert "1 configuration, recomputed" in home
     assert "<li>run.att.jsonl<span>" in home
     assert not list(site.rglob("*.att.jsonl"))
     report = next((site / "reports").glob("*.html")).read_text(encoding="utf-8")
@@ -299,7 +299,7 @@ def test_drop_publishes_the_rest_and_lists_what_was_left_out(tmp_path: Path) -> 
     good = RunBuilder().write(runs / "good")
     (runs / "cut.json").write_bytes(good.read_bytes()[:1000])
     home = (build_site(tmp_path) / "index.html").read_text(encoding="utf-8")
-    assert "1 configuration." in home
+    assert "1 configuration, recomputed" in home
     assert "1 file failed verification and is not" in home
     assert "cut.json" in home
 
