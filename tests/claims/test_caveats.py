@@ -135,6 +135,11 @@ def test_conversations_say_what_they_leave_out_and_how_much_a_cache_could_hold()
     assert longest == "Longest prompt 408 tokens, longest answer 48."
 
 
+def test_two_turns_are_a_conversation():
+    found = not_covered(RunBuilder(spec=conversation_spec(2, 4, 24)))
+    assert "Conversations that wait for their answers" in found
+
+
 def test_a_shared_prefix_alone_is_no_conversation():
     found = not_covered(RunBuilder(spec=conversation_spec(1, 1, 24)))
     assert "Conversations that wait for their answers" not in found

@@ -50,6 +50,8 @@ def test_a_right_model_is_accepted_and_takes_the_luck_of_the_rows_out() -> None:
     assert "come to its boundary within" in found.text
     assert found.rms_percent is not None
     assert found.rms_percent < 3
+    assert found.drift_percent is not None
+    assert f"its steps changed by {found.drift_percent:+.1f}% over the trials" in found.text
     assert found.text.endswith("0.0% of requests were overtaken by later ones, 0.0% in the model")
 
     def spread(key: str) -> float:
