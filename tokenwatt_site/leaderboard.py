@@ -61,6 +61,11 @@ class Row:
     rank: Rank | None
     excluded: tuple[Exclusion, ...]
 
+    @property
+    def goodputs(self) -> tuple[Cell, ...]:
+        """In the long run, by which rows rank, and as it was measured."""
+        return self.cells[:2]
+
 
 @dataclass(frozen=True, slots=True)
 class Section:
@@ -112,7 +117,7 @@ _Question: TypeAlias = tuple[str, str, tuple[str, ...], str, bool, bool]
 
 
 def _weight(section: Section) -> tuple[bool, int, int, int]:
-    told = sum(any(cell.value is not None for cell in row.cells[:2]) for row in section.rows)
+    told = sum(any(cell.value is not None for cell in row.goodputs) for row in section.rows)
     return section.simulated, -section.ranked, -told, -len(section.rows)
 
 
@@ -152,7 +157,7 @@ def _place(row: Row) -> tuple[int, float, str, str]:
     name = row.title.casefold()
     if row.rank is not None:
         return 0, row.rank.best, name, row.configuration
-    for group, cell in enumerate(row.cells[:2], start=1):
+    for group, cell in enumerate(row.goodputs, start=1):
         if cell.value is not None:
             return group, -cell.value, name, row.configuration
     return 3, 0, name, row.configuration

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -15,8 +15,8 @@ from pydantic import (
     model_serializer,
 )
 
-from tokenwatt_site.canonical import JsonValue, Lines
-from tokenwatt_site.errors import Problem
+from tokenwatt_site.canonical import JsonValue, Lines, canonical_bytes
+from tokenwatt_site.errors import InputError, Problem
 from tokenwatt_site.private import fault
 
 _SECRET_ARGUMENT = re.compile(
@@ -135,6 +135,21 @@ class GrowingModel(Model):
         value: dict[str, JsonValue] = serialise(self)
         absent = {name for name in self.younger if getattr(self, name) is None}
         return {name: item for name, item in value.items() if name not in absent}
+
+
+_M = TypeVar("_M", bound=BaseModel)
+
+
+def valid(model: type[_M], value: JsonValue, source: str) -> _M:
+    """Read a value of a JSON document as a model.
+
+    Raises:
+        InputError: it is not of the schema; all that is wrong, by field.
+    """
+    try:
+        return model.model_validate_json(canonical_bytes(value))
+    except ValidationError as error:
+        raise InputError(*validation_problems(error, source=source)) from error
 
 
 def validation_problems(

@@ -13,9 +13,8 @@ from importlib import resources
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from pydantic import ValidationError
 
-from tokenwatt_site.canonical import canonical_bytes, load_json, read_file
+from tokenwatt_site.canonical import load_json, read_file
 from tokenwatt_site.commands.committing import committer, publish_beside
 from tokenwatt_site.commands.output import not_written, require_absent
 from tokenwatt_site.commands.questions import Questions, plan_questions
@@ -40,7 +39,7 @@ from tokenwatt_site.measure.workfolder import SPEC_FILE
 from tokenwatt_site.model_shape.document import ModelDocument, decode_model
 from tokenwatt_site.model_shape.folder import read_model
 from tokenwatt_site.run import Run
-from tokenwatt_site.schema import validation_problems
+from tokenwatt_site.schema import valid
 from tokenwatt_site.spec import GPU_SCOPES, Role, Spec, load_spec, parse_spec
 from tokenwatt_site.trace import MAX_TRACE_BYTES, Trace
 from tokenwatt_site.trace import parse as parse_trace
@@ -252,10 +251,7 @@ def _entry(path: Path, role: str, what: str) -> EvidenceFile:
     found = [e for e in listed if isinstance(e, dict) and e.get("role") == role]
     if len(found) != 1:
         raise InputError(Problem(f"does not name {what}", file=str(path), field="evidence"))
-    try:
-        return EvidenceFile.model_validate_json(canonical_bytes(found[0]))
-    except ValidationError as error:
-        raise InputError(*validation_problems(error, source=str(path))) from error
+    return valid(EvidenceFile, found[0], str(path))
 
 
 @contextmanager

@@ -10,22 +10,19 @@ from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from pydantic import ValidationError
-
 from tokenwatt_site.canonical import (
     MAX_DOCUMENT_BYTES,
     JsonValue,
-    canonical_bytes,
     clean_text,
     load_json,
     sha256_hex,
 )
 from tokenwatt_site.commands.output import not_written
 from tokenwatt_site.errors import InputError, Problem, UsageError
-from tokenwatt_site.evidence.store import EvidenceFile, most_packed
+from tokenwatt_site.evidence.store import EvidenceFile, address, most_packed
 from tokenwatt_site.files import put
 from tokenwatt_site.measure.control import Peer, request
-from tokenwatt_site.schema import validation_problems
+from tokenwatt_site.schema import valid
 from tokenwatt_site.trust.verify import MAX_RUN_EVIDENCE_BYTES
 
 MAX_PIECES = 100
@@ -63,7 +60,7 @@ def fetch_run(url: str, into: Path) -> Path:
         (folder / "evidence").mkdir(parents=True, exist_ok=True)
         for digest, entry in entries.items():
             # The address is the digest: nothing that the document says leads anywhere else.
-            name = f"evidence/{digest}.jsonl.gz"
+            name = address(digest)
             put(folder / name, _get(f"{beside}/{name}", most_packed(entry.bytes)))
         # Last, so that a folder with a run file has all of it.
         put(folder / "run.json", data)
@@ -119,10 +116,7 @@ def _entries(document: JsonValue, url: str) -> dict[str, EvidenceFile]:
     told = document.get("evidence") if isinstance(document, dict) else None
     if not isinstance(told, list) or "run_schema" not in document:
         raise InputError(Problem("is no run file", file=url))
-    try:
-        entries = [EvidenceFile.model_validate_json(canonical_bytes(item)) for item in told]
-    except ValidationError as error:
-        raise InputError(*validation_problems(error, source=f"{url}: evidence")) from error
+    entries = [valid(EvidenceFile, item, f"{url}: evidence") for item in told]
     total = sum(entry.bytes for entry in entries)
     if len(entries) > MAX_PIECES or total > MAX_RUN_EVIDENCE_BYTES:
         raise InputError(

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from tokenwatt_site.canonical import canonical_bytes, load_json
 from tokenwatt_site.engine_model.model import Family, Prices
-from tokenwatt_site.errors import InputError
-from tokenwatt_site.schema import Model, validation_problems
+from tokenwatt_site.schema import Model, valid
 from tokenwatt_site.spec import HIGHEST_URPS
 
 MAX_MODEL_BYTES = 1 << 20
@@ -64,7 +63,4 @@ def decode_model_fit(data: bytes, source: str) -> ModelFit:
         InputError: naming what is not of this format.
     """
     value = load_json(data.removesuffix(b"\n"), source=source, limit=MAX_MODEL_BYTES)
-    try:
-        return ModelFit.model_validate_json(canonical_bytes(value))
-    except ValidationError as error:
-        raise InputError(*validation_problems(error, source=source)) from error
+    return valid(ModelFit, value, source)

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from tokenwatt_site.canonical import JsonValue, canonical_bytes, load_json
 from tokenwatt_site.errors import InputError, Problem
-from tokenwatt_site.schema import Model, validation_problems
+from tokenwatt_site.schema import Model, valid, validation_problems
 
 MAX_LINE_BYTES = 1 << 20
 MAX_ROWS = 2_000_000
@@ -181,10 +181,7 @@ def read_header(model: type[Header], raw: JsonValue, name: str, source: str) -> 
         InputError: it is of another format, or a field is not what the format has there.
     """
     require_format(raw, name, source)
-    try:
-        return model.model_validate_json(canonical_bytes(raw))
-    except ValidationError as error:
-        raise InputError(*validation_problems(error, source=f"{source}:1")) from error
+    return valid(model, raw, f"{source}:1")
 
 
 def require_format(header: JsonValue, name: str, source: str) -> None:

@@ -30,20 +30,26 @@ class EvidenceFile(Model):
     lines: Annotated[int, Field(ge=0)]
 
 
+def address(sha256: str) -> str:
+    """Return where the evidence with a digest lies, from the folder of its run file."""
+    return f"evidence/{sha256}.jsonl.gz"
+
+
 def store(folder: Path, role: str, data: bytes) -> EvidenceFile:
     """Write `data` under its own digest into `folder` (made when absent), whole or not at all.
 
     Raises:
         OSError: the disk is full or not writable.
     """
-    name = f"{sha256_hex(data)}.jsonl.gz"
+    digest = sha256_hex(data)
+    path = address(digest)
     folder.mkdir(parents=True, exist_ok=True)
     compressor = zlib.compressobj(9, zlib.DEFLATED, 31)
-    put(folder / name, compressor.compress(data) + compressor.flush())
+    put(folder / Path(path).name, compressor.compress(data) + compressor.flush())
     return EvidenceFile(
         role=role,
-        path=f"evidence/{name}",
-        sha256=sha256_hex(data),
+        path=path,
+        sha256=digest,
         bytes=len(data),
         lines=data.count(b"\n"),
     )
@@ -61,7 +67,7 @@ def fetch(run_folder: Path, entry: EvidenceFile) -> bytes:
         InputError: the file is absent, no regular file, inflates beyond its stated size, has
             bytes after the gzip member, or is not what the entry says.
     """
-    expected_path = f"evidence/{entry.sha256}.jsonl.gz"
+    expected_path = address(entry.sha256)
     if entry.path != expected_path:
         # The address is the digest: nothing a run says can point outside its own folder.
         raise InputError(
@@ -73,7 +79,7 @@ def fetch(run_folder: Path, entry: EvidenceFile) -> bytes:
                 remedy=_UNCHANGED,
             )
         )
-    path = run_folder / "evidence" / f"{entry.sha256}.jsonl.gz"
+    path = run_folder / expected_path
     if path.parent.is_symlink():
         raise InputError(Problem("is a symbolic link", file=str(path.parent)))
     packed = read_file(path, limit=most_packed(entry.bytes))

@@ -321,6 +321,8 @@ def _refine(
         model = units.model(family, shares)
         return np.concatenate([trial.residuals(model) for trial in told])
 
+    last: dict[bytes, Floats] = {}
+
     def known(shares: Floats) -> Floats:
         # The optimiser asks for the slopes where it has just asked for the residuals.
         key = shares.tobytes()
@@ -340,7 +342,6 @@ def _refine(
         slope: Floats = np.column_stack(columns)
         return slope
 
-    last: dict[bytes, Floats] = {}
     found = least_squares(
         known, start, slopes, bounds=(0.0, _MOST_SHARE), max_nfev=most, xtol=1e-3, ftol=1e-3
     )

@@ -9,16 +9,15 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import altair as alt
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from tokenwatt_site.canonical import canonical_bytes, load_json
-from tokenwatt_site.errors import InputError
+from tokenwatt_site.canonical import load_json
 from tokenwatt_site.pages.drawing import BLUE, BLUE_SOFT, INK, ORANGE, Chart
 from tokenwatt_site.pages.figure import Figure, Table
 from tokenwatt_site.pages.goodput_bench import Shown
 from tokenwatt_site.pages.page import render_template
 from tokenwatt_site.pages.vega import both, data, scale, x_axis
-from tokenwatt_site.schema import Line, Model, Sha256, validation_problems
+from tokenwatt_site.schema import Line, Model, Sha256, valid
 
 HOLE = "<!--tw:goodput-proof-->"
 """Where it stands in the prose."""
@@ -105,10 +104,7 @@ def read(path: Path) -> Proof:
         InputError: naming each field that is not of its format.
     """
     value = load_json(path.read_bytes(), source=str(path))
-    try:
-        return Proof.model_validate_json(canonical_bytes(value))
-    except ValidationError as error:
-        raise InputError(*validation_problems(error, source=str(path))) from error
+    return valid(Proof, value, str(path))
 
 
 def section(path: Path, url: str) -> Shown:

@@ -86,12 +86,13 @@ def section(configuration: Configuration, kin: Kin, links: Links) -> Related | N
     """Return what stands next to a configuration; None: it stands alone."""
     if not kin.others:
         return None
-    alike = tuple(_alike(configuration, each, links) for each in kin.alike)
+    own = without_answers(configuration)
+    alike = tuple(_alike(configuration, own, each, links) for each in kin.alike)
     return Related(alike, _versions(configuration, kin, links), kin.earlier, kin.later)
 
 
-def _alike(configuration: Configuration, alike: Alike, links: Links) -> AlikeGroup:
-    here, own = field(configuration, alike.field), without_answers(configuration)
+def _alike(configuration: Configuration, own: Detail, alike: Alike, links: Links) -> AlikeGroup:
+    here = field(configuration, alike.field)
     values = [field(other, alike.field) for other in alike.nearest]
     rows = tuple(
         AlikeRow(

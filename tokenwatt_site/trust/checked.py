@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from tokenwatt_site.cache import Cache, code_digest
 from tokenwatt_site.canonical import canonical_bytes, digest, read_file, sha256_hex
 from tokenwatt_site.errors import InputError
-from tokenwatt_site.evidence.store import MAX_COMPRESSED_BYTES, EvidenceFile
+from tokenwatt_site.evidence.store import MAX_COMPRESSED_BYTES, EvidenceFile, address
 from tokenwatt_site.schema import Model, Sha256
 from tokenwatt_site.trust.held import Held
 
@@ -72,7 +72,7 @@ class Checked:
             return None
         held = Held(
             path=path,
-            files=tuple(f"evidence/{_name(piece.sha256)}" for piece in facts.evidence),
+            files=tuple(address(piece.sha256) for piece in facts.evidence),
             packed=packed,
             configuration=facts.configuration,
             setup=facts.setup,
@@ -119,11 +119,7 @@ def _key(data: bytes) -> str:
 
 
 def _digest_of(run_path: Path, sha256: str) -> str:
-    folder = run_path.parent / "evidence"
-    if folder.is_symlink():
-        raise InputError(f"{folder} is a symbolic link")
-    return sha256_hex(read_file(folder / _name(sha256), limit=MAX_COMPRESSED_BYTES))
-
-
-def _name(sha256: str) -> str:
-    return f"{sha256}.jsonl.gz"
+    path = run_path.parent / address(sha256)
+    if path.parent.is_symlink():
+        raise InputError(f"{path.parent} is a symbolic link")
+    return sha256_hex(read_file(path, limit=MAX_COMPRESSED_BYTES))

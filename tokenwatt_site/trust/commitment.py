@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from tokenwatt_site.canonical import JsonValue, canonical_bytes, load_json, sha256_hex
 from tokenwatt_site.errors import InputError, Problem
 from tokenwatt_site.journal import Entry
-from tokenwatt_site.schema import Model, Sha256, validation_problems
+from tokenwatt_site.schema import Model, Sha256, valid
 from tokenwatt_site.trust.difference import expect_equal
 from tokenwatt_site.trust.registration import Moment
 from tokenwatt_site.trust.signature import decoded, envelope, fits, key_problems
@@ -110,18 +110,12 @@ def parse(data: bytes, source: str) -> Committed:
             does not fit.
     """
     value = load_json(data, source=source, limit=MAX_COMMITMENT_BYTES)
-    try:
-        sealed = _Envelope.model_validate_json(canonical_bytes(value))
-    except ValidationError as error:
-        raise InputError(*validation_problems(error, source=source)) from error
+    sealed = valid(_Envelope, value, source)
     body = decoded(sealed.payload, field="payload", source=source)
     document = load_json(body, source=f"{source}: payload", limit=MAX_COMMITMENT_BYTES)
     if canonical_bytes(document) != body:
         raise InputError(Problem("is not in canonical form", file=source, field="payload"))
-    try:
-        commitment = Commitment.model_validate_json(body)
-    except ValidationError as error:
-        raise InputError(*validation_problems(error, source=f"{source}: payload")) from error
+    commitment = valid(Commitment, document, f"{source}: payload")
     (signed,) = sealed.signatures
     _check_signature(commitment, body, signed, source)
     return Committed(commitment, sha256_hex(body), signed.keyid)

@@ -21,11 +21,11 @@ from datetime import UTC, datetime
 from typing import Annotated, ClassVar, Literal, Self
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from pydantic import AfterValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from tokenwatt_site.canonical import JsonValue, canonical_bytes, load_json, sha256_hex
 from tokenwatt_site.errors import InputError, Problem
-from tokenwatt_site.schema import GrowingModel, Model, Sha256, Words, validation_problems
+from tokenwatt_site.schema import GrowingModel, Model, Sha256, Words, valid
 from tokenwatt_site.trust.signature import fits, is_small_order, key_id, key_problems, pae
 
 KEY_SCHEMA = "tokenwatt/key/1"
@@ -260,10 +260,7 @@ def parse(data: bytes, source: str) -> Registration:
                 remedy="Take it out, and have `tokenwatt-site keys revoke` write that file.",
             )
         )
-    try:
-        registration = Registration.model_validate_json(canonical_bytes(value))
-    except ValidationError as error:
-        raise InputError(*validation_problems(error, source=source)) from error
+    registration = valid(Registration, value, source)
     if problems := list(_problems(registration, source)):
         raise InputError(*problems)
     return registration
@@ -276,10 +273,7 @@ def parse_revocation(data: bytes, source: str) -> Revocation:
         InputError: it is not strict JSON or not of the schema.
     """
     value = load_json(data, source=source, limit=MAX_REGISTRATION_BYTES)
-    try:
-        return Revocation.model_validate_json(canonical_bytes(value))
-    except ValidationError as error:
-        raise InputError(*validation_problems(error, source=source)) from error
+    return valid(Revocation, value, source)
 
 
 def _problems(registration: Registration, source: str) -> Iterator[Problem]:

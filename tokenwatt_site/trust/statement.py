@@ -13,14 +13,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from tokenwatt_site.canonical import JsonValue, canonical_bytes, load_json, sha256_hex
 from tokenwatt_site.errors import InputError, Problem
-from tokenwatt_site.schema import Line, Model, Sha256, validation_problems
+from tokenwatt_site.schema import Line, Model, Sha256, valid
 from tokenwatt_site.trust.predicates import (
     KINDS,
     PREDICATES,
@@ -146,11 +146,11 @@ def parse(line: bytes, source: str) -> Signed:
     """
     line = line.removesuffix(b"\n")
     value = load_json(line, source=source, limit=MAX_LINE_BYTES)
-    sealed = _valid(_Envelope, value, source)
+    sealed = valid(_Envelope, value, source)
     _expect_canonical(value, line, source, "the line")
     payload = decoded(sealed.payload, field="payload", source=source)
     document = _payload(payload, source)
-    statement = _valid(Statement, document, source)
+    statement = valid(Statement, document, source)
     _expect_canonical(document, payload, source, "the payload")
     kind = KINDS.get(statement.predicate_type)
     if kind is None:
@@ -163,7 +163,7 @@ def parse(line: bytes, source: str) -> Signed:
                 expected=" or ".join(KINDS),
             )
         )
-    said = _valid(PREDICATES[kind], statement.predicate, source)
+    said = valid(PREDICATES[kind], statement.predicate, source)
     (signature,) = sealed.signatures
     public_key = bytes.fromhex(said.public_key)
     where = ("signatures.0.keyid", "predicate.public_key")
@@ -191,16 +191,6 @@ def _payload(payload: bytes, source: str) -> JsonValue:
         # What is no JSON at all has no field of its own.
         named = (replace(p, field=p.field or "payload") for p in error.problems)
         raise InputError(*named) from error
-
-
-_M = TypeVar("_M", bound=Model)
-
-
-def _valid(model: type[_M], value: JsonValue, source: str) -> _M:
-    try:
-        return model.model_validate_json(canonical_bytes(value))
-    except ValidationError as error:
-        raise InputError(*validation_problems(error, source=source)) from error
 
 
 def _expect_canonical(value: JsonValue, data: bytes, source: str, what: str) -> None:

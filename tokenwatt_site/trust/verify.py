@@ -54,8 +54,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from pydantic import ValidationError
-
 from tokenwatt_site.canonical import (
     JsonValue,
     canonical_bytes,
@@ -75,7 +73,7 @@ from tokenwatt_site.run import (
     Signature,
     signed_bytes,
 )
-from tokenwatt_site.schema import validation_problems
+from tokenwatt_site.schema import valid
 from tokenwatt_site.trace import parse as parse_trace
 from tokenwatt_site.trials import Evidence, read_trials
 from tokenwatt_site.trust import beside, commitment, signature
@@ -389,10 +387,7 @@ def _copies(runs: Iterable[ValidatedRun]) -> dict[str, list[ValidatedRun]]:
 
 
 def _quoted(path: Path, document: JsonValue) -> ClaimsOnlyRecord:
-    try:
-        record = ClaimsOnlyRecord.model_validate_json(canonical_bytes(document))
-    except ValidationError as error:
-        raise InputError(*validation_problems(error, source=str(path))) from error
+    record = valid(ClaimsOnlyRecord, document, str(path))
     refuse_private(document, file=str(path))
     return record
 
@@ -546,17 +541,11 @@ def _one_signature(signatures: JsonValue, source: str) -> Signature:
                 expected="exactly 1",
             )
         )
-    try:
-        return Signature.model_validate_json(canonical_bytes(signatures[0]))
-    except ValidationError as error:
-        raise InputError(*validation_problems(error, source=source)) from error
+    return valid(Signature, signatures[0], source)
 
 
 def _run(document: JsonValue, source: str) -> Run:
-    try:
-        run = Run.model_validate_json(canonical_bytes(document))
-    except ValidationError as error:
-        raise InputError(*validation_problems(error, source=source)) from error
+    run = valid(Run, document, source)
     expect_equal("configuration", run.configuration, run.spec.configuration_id)
     if run.spec.setup.arrival != "trace":  # that of a trace is in the evidence
         windows_of(run.spec)
