@@ -104,6 +104,11 @@ def name_comparison(folder: Path, baseline: Spec, other: Spec) -> None:
     )
 
 
+def overflow(page: Page) -> int:
+    """Return by how many pixels a page is wider than its window."""
+    return int(page.evaluate("document.documentElement.scrollWidth - innerWidth"))
+
+
 class _Quiet(http.server.SimpleHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
         pass

@@ -169,7 +169,7 @@ def by_chance(draw: random.Random) -> Details:
 
 def test_script_and_builder_agree_on_any_numbers(scripted: Page) -> None:
     draw = random.Random(8)
-    cases = [by_chance(draw) for _ in range(40)]
+    cases = [by_chance(draw) for _ in range(150)]
     found = scripted.evaluate("cases => cases.map(TokenwattComparison.compare)", cases)
     close(found, json.loads(json.dumps([asdict(compare(details)) for details in cases])))
     said = scripted.evaluate("cases => cases.map(TokenwattCompareView.blocks)", cases)

@@ -5,9 +5,8 @@ import re
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.conftest import EVIL, Seen, Site
+from tests.browser.conftest import EVIL, Seen, Site, overflow
 from tests.browser.test_accessibility import AXE, VIOLATIONS
-from tests.browser.test_site import overflow
 
 pytestmark = pytest.mark.browser
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import Seen, _Quiet
+from tests.browser.conftest import Seen, _Quiet, overflow
 from tests.support.hostile import FILE_NAME, HOSTILE, LONG_NAME, labelled_project, labelled_run
 from tests.support.site import build_site
 from tokenwatt_site.commands.report import report
@@ -103,8 +103,7 @@ def test_f29_names_of_key_owners_are_words_that_widen_no_page(hostile: Hostile, 
     for name in hostile.pages:
         if name.startswith(("reports/", "runs/")) or name == "index.html":
             expect_inert(seen, hostile.url + name)
-            wider = seen.page.evaluate("document.documentElement.scrollWidth - innerWidth")
-            assert wider <= 0, name
+            assert overflow(seen.page) <= 0, name
     seen.page.goto(hostile.url + hostile.report)
     told = seen.page.locator("main").inner_text()
     assert LONG_NAME in told

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.browser.conftest import EVIL, Seen, Site
+from tests.browser.conftest import EVIL, Seen, Site, overflow
 from tests.browser.test_accessibility import AXE, VIOLATIONS
 
 pytestmark = pytest.mark.browser
@@ -99,7 +99,7 @@ def test_axe_finds_nothing_wrong_and_nothing_is_wider_than_the_window(
         page.add_style_tag(content="*{transition:none!important}")
         page.evaluate("document.querySelectorAll('article details').forEach(d => d.open = true)")
         found += [f"{name}: {violation}" for violation in page.evaluate(VIOLATIONS)]
-        wider = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+        wider = overflow(page)
         found += [f"{name}: {wider} px too wide"] if wider > 0 else []
     context.close()
     assert "\n".join(found) == ""

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from tests.browser.conftest import Seen, Site
+from tests.browser.conftest import Seen, Site, overflow
 from tests.browser.test_accessibility import AXE, VIOLATIONS
 from tokenwatt_site.engine_model.boundary import find_edges
 from tokenwatt_site.engine_model.load import Load, counts, missed, play
@@ -144,5 +144,5 @@ def test_axe_finds_nothing_wrong_once_it_has_played(
     page.goto(site.url + "method.html")
     finished(page)
     assert "\n".join(page.evaluate(VIOLATIONS)) == ""
-    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    assert overflow(page) <= 0
     context.close()

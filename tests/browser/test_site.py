@@ -82,10 +82,6 @@ def compared(site: Site) -> str:
 FITS = "() => document.documentElement.scrollWidth <= innerWidth"
 
 
-def overflow(page: Page) -> int:
-    return int(page.evaluate("document.documentElement.scrollWidth - innerWidth"))
-
-
 def test_no_page_complains_or_asks_for_anything_outside(site: Site, seen: Seen) -> None:
     for name in every_page(site):
         seen.page.goto(site.url + name, wait_until="networkidle")

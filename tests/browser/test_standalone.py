@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import EVIL, Seen
+from tests.browser.conftest import EVIL, Seen, overflow
 from tests.browser.test_accessibility import AXE, VIOLATIONS
 from tests.pages.conftest import a_power_log, board_spec
 from tests.support.runs import RunBuilder
@@ -33,7 +33,7 @@ def test_the_file_opens_from_disk_and_asks_for_nothing(page_file: Path, seen: Se
 def test_the_file_is_not_wider_than_its_window(page_file: Path, seen: Seen, width: int) -> None:
     seen.page.set_viewport_size({"width": width, "height": 720})
     seen.page.goto(page_file.as_uri())
-    assert seen.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    assert overflow(seen.page) <= 0
 
 
 def test_the_scheme_can_be_switched(page_file: Path, seen: Seen) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from tests.browser.conftest import Seen, Site
+from tests.browser.conftest import Seen, Site, overflow
 from tests.browser.test_accessibility import AXE, VIOLATIONS
 from tests.support.runs import RunBuilder, a_key
 from tests.trust.test_verify import put
@@ -288,5 +288,5 @@ def test_axe_finds_nothing_wrong_once_a_run_was_checked(
     expect(verdict(page)).to_contain_text(HOLDS)
     page.get_by_text("Numbers made again", exact=True).click()
     assert "\n".join(page.evaluate(VIOLATIONS)) == ""
-    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    assert overflow(page) <= 0
     context.close()
