@@ -95,7 +95,7 @@ class Engine:
                     [self.budget, self.cap, self.kv, self.prefill_first, self.shortest_first],
                     np.int64,
                 ),
-                seed * 64 + r,
+                np.random.default_rng(seed * 64 + r),
             )
             put_back += back
         return Played(due, first, last, put_back)
@@ -131,14 +131,13 @@ class Engine:
 
 @numba.njit(cache=True)
 def _serve(  # noqa: C901, PLR0912, PLR0917 - one loop, as the model's
-    due: Ints, n_in: Ints, n_out: Ints, cost: Any, limits: Ints, seed: int
+    due: Ints, n_in: Ints, n_out: Ints, cost: Any, limits: Ints, luck: np.random.Generator
 ) -> tuple[Ints, Ints, int]:
     base, sequence, prompt_s, context_s, power = cost[0], cost[1], cost[2], cost[3], cost[4]
     noise, stall, stall_s, every, pause = cost[5], cost[6], cost[7], cost[8], cost[9]
     drift, pace, clock = cost[10], cost[11], cost[12]
     budget, cap, kv = limits[0], limits[1], limits[2]
     first_only, shortest = limits[3] == 1, limits[4] == 1
-    np.random.seed(seed)
     n = len(due)
     first = np.full(n, -1, np.int64)
     last = np.full(n, -1, np.int64)
@@ -209,8 +208,8 @@ def _serve(  # noqa: C901, PLR0912, PLR0917 - one loop, as the model's
             dt += sequence * batch**power + context_s * held
         dt *= pace * (1 + drift * (clock + t) / 3600)
         if noise > 0:
-            dt *= math.exp(noise * np.random.randn())
-        if stall > 0 and np.random.random() < stall:
+            dt *= math.exp(noise * luck.standard_normal())
+        if stall > 0 and luck.random() < stall:
             dt += stall_s
         if every > 0 and math.floor((clock + t) / every) > pauses:
             pauses = math.floor((clock + t) / every)
