@@ -552,6 +552,9 @@ def test_shipped_configurations_keep_their_ids() -> None:
         "smollm2-135m-instruct-cpu-llama-cpp-2066154df037",
         "smollm2-135m-instruct-cpu-llama-cpp-e58820a387e0",
         "deepseek-v4-1-flash-4x-nvidia-h200-vllm-c7c2b0fd8f0a",
+        "smollm2-135m-instruct-cpu-llama-cpp-f341f3317fc1",
+        "smollm2-135m-instruct-cpu-llama-cpp-8407c705fe22",
+        "smollm2-135m-instruct-cpu-llama-cpp-a3f48f7a0d81",
     ]
 
 

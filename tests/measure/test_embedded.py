@@ -29,7 +29,10 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningEngine]:
     pytest.importorskip("xllamacpp")
     log = tmp_path_factory.mktemp("embedded") / "log"
     with launch(
-        [*ARGV, "--slots", "2", "--context", "512"], {}, log=log, ready_timeout_s=120
+        [*ARGV, "--slots", "2", "--context", "512", "--cache", "q8_0"],
+        {},
+        log=log,
+        ready_timeout_s=120,
     ) as running:
         yield running
     assert running.exit_text() is not None
@@ -156,3 +159,4 @@ def test_a_chat_template_is_a_name_that_llama_cpp_knows_or_jinja_text(
         embedded.serve(port=1, slots=1, context=64, threads=1, alias="m", chat_template=template)
 
     assert (made.chat_template, made.use_jinja) == (template, jinja)
+    assert (made.cache_type_k, made.cache_type_v) == (1, 1)

