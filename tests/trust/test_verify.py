@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import copy
 import dataclasses
+import gc
 import json
 import os
 import zlib
@@ -95,6 +96,17 @@ def test_a_run_that_was_just_made_is_valid(pristine: Path) -> None:
     assert run.claims.slo_met
     assert len(run.evidence.requests) > 0
     assert run.path == pristine
+
+
+@pytest.mark.parametrize("collected", [True, False])
+def test_garbage_is_collected_afterwards_as_it_was_before(pristine: Path, collected: bool) -> None:
+    before = gc.isenabled()
+    (gc.enable if collected else gc.disable)()
+    try:
+        check(pristine)
+        assert gc.isenabled() is collected
+    finally:
+        (gc.enable if before else gc.disable)()
 
 
 def test_the_run_id_is_the_digest_of_the_canonical_bytes_without_signatures(pristine: Path) -> None:
