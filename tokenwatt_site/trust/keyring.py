@@ -133,6 +133,11 @@ class Keyring:
         """Return a key and those that follow it: of one publisher, for whom the last one stands."""
         return keyid, *self.successors(keyid)
 
+    def revocations_by(self, keyid: str) -> tuple[Revocation, ...]:
+        """Return the revocations of other keys that a key signed."""
+        found = (key.revoked for key in self.keys.values() if key.keyid != keyid)
+        return tuple(each for each in found if each is not None and each.by == keyid)
+
     def state(
         self, keyid: str, *, ended: datetime, witnessed: datetime | None, now: datetime
     ) -> Standing:
