@@ -408,9 +408,11 @@ def shown_title(title: str) -> str:
     """Return a title for MkDocs, whose templates print it raw.
 
     Material also unescapes entities in `<title>` (striptags), so no `<` may come back from it:
-    angle brackets become quotation marks there. The page's own h1 has the exact text.
+    angle brackets become quotation marks there. The page's own h1 has the exact text. And a site's
+    other plugins may take a title with a brace for a template, as that for macros does.
     """
-    return html.escape(title.replace("<", "‹").replace(">", "›"), quote=True)
+    shown = html.escape(title.replace("<", "‹").replace(">", "›"), quote=True)
+    return shown.replace("{", "&#123;")
 
 
 def lines(error: TokenwattError) -> str:

@@ -459,6 +459,8 @@ def test_f19_a_registered_key_is_called_by_its_name_and_another_unknown(
     ("registered", "known", "words"),
     [
         ({"organisation": "Example Lab"}, True, "Lab 1, Example Lab"),
+        ({"not_before": "2026-01-01T00:00:00Z"}, True, "valid from 2026"),
+        ({"not_before": "2026-01-02T00:00:00Z"}, False, "valid from 2026-01-02"),
         ({"not_after": "2999-01-01T00:00:00Z"}, True, "valid until 2999"),
         ({"not_after": "2026-01-01T00:00:00Z"}, False, "valid until 2026"),
         (

@@ -154,6 +154,22 @@ def test_the_dispute_of_another_is_not_settled(keys: Path, theirs: Path) -> None
     assert verify(theirs, keys).standing.disputed
 
 
+def test_what_others_stated_is_seen_once(keys: Path, theirs: Path, own: Ed25519PrivateKey) -> None:
+    nothing = "there is no statement of others here that it has not seen yet"
+    keyring_of(keys, own, a_key(2), a_key(3))
+    state(theirs, "disputed", a_key(9))
+    with pytest.raises(UsageError, match=nothing):
+        attest("seen", theirs, keys)
+    state(theirs, "disputed", a_key(3))
+    state(theirs, "countersigned", a_key(3))
+    attest("seen", theirs, keys)
+    told = verify(theirs, keys).standing.told
+    assert {t.signed.kind for t in told if t.seen is not None} == {"disputed", "countersigned"}
+    assert [t.why_not for t in told if t.signed.kind == "seen"] == [None, None]
+    with pytest.raises(UsageError, match=nothing):
+        attest("seen", theirs, keys)
+
+
 def test_nobody_is_kept_from_a_dispute_by_a_bad_line_of_others(keys: Path, theirs: Path) -> None:
     path_beside(theirs).write_bytes(b"garbage\n{cut")
     attest("disputed", theirs, keys, **WHY)

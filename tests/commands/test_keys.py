@@ -22,6 +22,7 @@ from tokenwatt_site.trust.keyring import (
 )
 from tokenwatt_site.trust.registration import (
     file_name,
+    parse,
     register,
     revocation_name,
     to_bytes,
@@ -319,6 +320,21 @@ def test_a_key_is_revoked_by_one_that_follows_it(place, own, folder, registered)
     keys.revoke(registered, "stolen", folder)
     revoked = Keyring.load(folder).keys[registered].revoked
     assert (revoked.by, revoked.reason) == (own_id(own_key(place)), "stolen")
+
+
+def test_what_a_key_had_revoked_stays_so_when_it_is_revoked_itself(own, folder, registered):
+    second = own_id_after(folder)
+    keys.revoke(registered, "stolen", folder)
+    own_id_after(folder)
+    keys.revoke(second, "stolen too", folder)
+    loaded = Keyring.load(folder).keys
+    assert loaded[second].revoked.revocations == (loaded[registered].revoked.digest,)
+    assert loaded[registered].revoked.revocations is None
+
+
+def own_id_after(folder):
+    """Rotate, and return the id of the key that is the own one then."""
+    return parse(keys.rotate(folder).written[1].read_bytes(), "registration").keyid
 
 
 def test_a_key_is_revoked_once(own, folder, registered):

@@ -10,7 +10,6 @@ import pytest
 from tests.pages.test_report import HOSTILE, Parsed
 from tests.support.runs import RunBuilder, a_key, keyring_of
 from tests.support.statements import run_id_of, state
-from tokenwatt_site.canonical import sha256_hex
 from tokenwatt_site.configuration import Configuration, group
 from tokenwatt_site.eligibility import reasons
 from tokenwatt_site.leaderboard import rank
@@ -20,6 +19,7 @@ from tokenwatt_site.pages.page import NO_LINKS, Links
 from tokenwatt_site.statistics import Ratio, against
 from tokenwatt_site.trust.keyring import Keyring, KeyState
 from tokenwatt_site.trust.predicates import Kind
+from tokenwatt_site.trust.statement import parse
 from tokenwatt_site.trust.verify import verify_run
 
 Stated = Callable[..., Configuration]
@@ -37,7 +37,7 @@ def stated(tmp_path_factory: pytest.TempPathFactory) -> Stated:
         for kind, seed, said in told:
             beside = state(path, kind, a_key(seed), **said)
         if settled_by is not None:
-            dispute = sha256_hex(beside.read_bytes().split(b"\n")[0])
+            dispute = parse(beside.read_bytes().split(b"\n")[0], "a dispute").digest
             state(path, "settled", a_key(settled_by), dispute=dispute)
         keys = [a_key(seed) for seed in (1, 2, 3)] if known else []
         keyring = keyring_of(folder / "keys", *keys) if keys else Keyring()

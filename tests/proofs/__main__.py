@@ -21,10 +21,10 @@ SLICES = 50
 OWN = sorted(p.stem for p in Path(__file__).parent.glob("[a-z]*.py"))
 
 
-def sources_digest(test: Path) -> str:
-    """What the proof is about: the package and the test. A change to either starts it again."""
+def sources_digest(*tests: Path) -> str:
+    """What the proof is about: the package and the tests. A change to any starts it again."""
     state = hashlib.sha256()
-    for path in [*sorted((ROOT / "tokenwatt_site").rglob("*.py")), test]:
+    for path in [*sorted((ROOT / "tokenwatt_site").rglob("*.py")), *tests]:
         state.update(hashlib.sha256(path.read_bytes()).digest())
     return state.hexdigest()
 

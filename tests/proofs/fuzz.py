@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from tests.support.mutants import outcome
+from tests.support import mutants
 from tests.support.runs import (
     RunBuilder,
     answers_of,
@@ -52,7 +52,7 @@ LONG = {**KINDS, "long run": lambda: RunBuilder(spec=spec_in_mode("full"), long_
 def main() -> int:
     from tests.proofs.__main__ import sources_digest  # it is the one that calls
 
-    sources = sources_digest(Path(__file__))
+    sources = sources_digest(Path(__file__), Path(mutants.__file__))
     log = ROOT / "build" / "proof" / "fuzz.jsonl"
     log.parent.mkdir(parents=True, exist_ok=True)
     lines = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
@@ -80,7 +80,7 @@ def _slice(pristine: Path, numbers: range) -> dict[str, int] | None:
     for number in numbers:
         with tempfile.TemporaryDirectory() as folder:
             try:
-                told = outcome(number, pristine, Path(folder))
+                told = mutants.outcome(number, pristine, Path(folder))
             except Exception:  # whatever it is, it is told of which mutant, and goes on
                 sys.stderr.write(f"mutant {number} of {pristine} broke the verifier\n")
                 raise

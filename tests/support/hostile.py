@@ -36,6 +36,17 @@ HOSTILE = (
 LONG_NAME = 140 * "\u05d0" + 150 * "W"
 """Of the owner of a key: written from the right, then from the left, with no place to break it."""
 
+AS_TEMPLATES = """
+from jinja2 import Template
+
+def on_page_markdown(markdown, page, **_):
+    if page.file.generated_by is None:
+        return markdown  # prose of the site itself, which may show braces
+    page.title = Template(page.title).render()
+    return Template(markdown).render()
+"""
+"""A hook that takes text and title of a page for templates, as the plugin for macros does."""
+
 HARMLESS = "Plain words of a label"
 
 FILE_NAME = "<img src=x onerror=document.body.dataset.pwned=1>.json"
@@ -132,6 +143,9 @@ def labelled_project(folder: Path, words: str, file_name: str) -> Path:
     `folder`.
     """
     runs = make_project(folder, on_invalid="drop")
+    (folder / "as_templates.py").write_text(AS_TEMPLATES, encoding="utf-8")
+    with (folder / "mkdocs.yml").open("a", encoding="utf-8") as config:
+        config.write("hooks: [as_templates.py]\n")
     state(labelled_run(words).write(runs / "labelled"), "disputed", a_key(2), reason=words)
     RunBuilder(spec=small_spec(), simulated=False).write(runs / "plain")
     (runs / "record.json").write_text(json.dumps(labelled_record(words)), encoding="utf-8")

@@ -67,7 +67,7 @@ def _write(rng: random.Random, pristine: Path, path: Path) -> None:
     (path.parent / "evidence").mkdir(parents=True, exist_ok=True)
     for entry in document["evidence"] if isinstance(document.get("evidence"), list) else ():
         _store(rng, path.parent, entry, pieces)
-    write_signed(path, document, a_key(3))
+    write_signed(path, document, a_key())  # that of the pristine run, with which its journal opens
     if rng.random() < 0.1:
         path.write_bytes(_broken(rng, path.read_bytes()))
 
@@ -78,9 +78,10 @@ def _unpacked(pristine: Path, entry: dict[str, Any]) -> bytes:
 
 def _store(rng: random.Random, folder: Path, entry: Any, pieces: dict[str, bytes]) -> None:
     """Keep a piece under the digest that it now has, as somebody would who hides a change."""
-    if not isinstance(entry, dict) or entry.get("role") not in pieces:
+    role = entry.get("role") if isinstance(entry, dict) else None
+    if not isinstance(role, str) or role not in pieces:
         return
-    data = pieces[entry["role"]]
+    data = pieces[role]
     compressor = zlib.compressobj(1, zlib.DEFLATED, 31)
     packed = compressor.compress(data) + compressor.flush()
     if rng.random() < 0.05:

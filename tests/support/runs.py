@@ -7,7 +7,6 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -314,12 +313,9 @@ def keyring_of(folder: Path, *keys: Ed25519PrivateKey) -> Keyring:
     return Keyring.load(folder)
 
 
-def revoked_key(
-    registration: Registration, *, at: datetime, reason: str, private_key: Ed25519PrivateKey
-) -> Registration:
+def revoked_key(registration: Registration, **said: Any) -> Registration:
     """Return a registration with its key revoked in these words."""
-    revocation = revoke(registration, at=at, reason=reason, private_key=private_key)
-    return with_revocation(registration, revocation)
+    return with_revocation(registration, revoke(registration, **said))
 
 
 HELD = SelfTest(

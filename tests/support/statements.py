@@ -28,6 +28,7 @@ SAID: dict[Kind, dict[str, Any]] = {
     "settled": {"dispute": "c" * 64, "reason": "it was the cable"},
     "withdrawn": {"reason": "the driver was another one"},
     "superseded": {"by": "b" * 64, "reason": "more launches"},
+    "seen": {"statement": "c" * 64},
 }
 """A predicate of each kind, without key and time."""
 

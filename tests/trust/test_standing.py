@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.support.runs import RunBuilder, a_key, keyring_of, revoked_key
-from tests.support.statements import on_boards, signed
+from tests.support.statements import MADE, on_boards, signed
 from tokenwatt_site.trust.keyring import Keyring, own_id
 from tokenwatt_site.trust.predicates import Kind, Reproduced
 from tokenwatt_site.trust.registration import register, with_successor
@@ -30,6 +30,7 @@ KINDS: tuple[Kind, ...] = (
     "settled",
     "withdrawn",
     "superseded",
+    "seen",
 )
 
 
@@ -178,7 +179,7 @@ def test_a_revoked_key_settles_nothing_and_its_dispute_counts_no_more(
     dispute = signed("disputed", run.run_id, OTHER)
     lost = revoked_key(register(OTHER, name="Lab 2"), at=NOW, reason="lost", private_key=OTHER)
     found = standing(run, keyring.including(lost), dispute, settling(dispute, OTHER))
-    assert [t.why_not for t in found.told] == ["its key was revoked"] * 2
+    assert [t.why_not for t in found.told] == [REVOKED] * 2
 
 
 @pytest.mark.parametrize("kind", ["recomputed", "reproduced", "countersigned"])
@@ -199,6 +200,13 @@ def test_a_statement_from_the_future_changes_nothing(run: ValidatedRun, keyring:
 
 
 # --- keys that end, and time
+
+REVOKED = "its key was revoked, and nobody else saw it before that"
+ENDED = "nobody else saw it while its key counted"
+
+
+def seeing(other: Signed, key: Any, **said: Any) -> Signed:
+    return signed("seen", other.run_id, key, statement=other.digest, **said)
 
 
 def following(*, revoked_at: str | None = None) -> Keyring:
@@ -257,7 +265,9 @@ def test_f19_an_expired_key_counts_for_what_was_witnessed_within(run: ValidatedR
     assert standing(run, keyring, witness).key.state == "known"
 
 
-def test_a_revoked_key_states_nothing_any_more(run: ValidatedRun, keyring: Keyring) -> None:
+def test_a_revoked_key_states_only_what_was_seen_before(
+    run: ValidatedRun, keyring: Keyring
+) -> None:
     lost = revoked_key(
         register(OTHER, name="Lab 2"),
         at=moment("2026-02-20T00:00:00Z"),
@@ -266,16 +276,70 @@ def test_a_revoked_key_states_nothing_any_more(run: ValidatedRun, keyring: Keyri
     )
     after = keyring.including(lost)
     assert why_not(run, keyring, "disputed", OTHER) is None
-    assert why_not(run, after, "disputed", OTHER) == "its key was revoked"
+    assert why_not(run, after, "disputed", OTHER) == REVOKED
+    dispute = signed("disputed", run.run_id, OTHER)
+    for made, why in (("2026-02-19T00:00:00Z", None), ("2026-02-21T00:00:00Z", REVOKED)):
+        found = standing(run, after, dispute, seeing(dispute, THIRD, made=made))
+        assert [t.why_not for t in found.told] == [why, None]
 
 
-def test_what_an_expired_key_stated_in_its_time_stays(run: ValidatedRun, keyring: Keyring) -> None:
+def test_t12_an_expired_key_states_only_what_was_seen_while_it_counted(
+    run: ValidatedRun, keyring: Keyring
+) -> None:
     ended = register(OTHER, name="Lab 2", not_after=moment("2026-02-10T00:00:00Z"))
     after = keyring.including(ended)
-    assert why_not(run, after, "disputed", OTHER, made="2026-02-09T00:00:00Z") is None
-    assert why_not(run, after, "disputed", OTHER, made="2026-02-11T00:00:00Z") == (
-        "its key did not count when it was made"
+    for kind in ("recomputed", "countersigned", "disputed"):
+        # Whoever has the key can write this date today.
+        early = signed(kind, run.run_id, OTHER, made="2026-02-02T00:00:00Z")
+        assert [t.why_not for t in standing(run, after, early).told] == [ENDED]
+        for made, why in (("2026-02-09T00:00:00Z", None), ("2026-02-11T00:00:00Z", ENDED)):
+            sight = seeing(early, THIRD, made=made)
+            for order in ((early, sight), (sight, early)):
+                told = {t.signed.kind: t for t in standing(run, after, *order).told}
+                assert (told[kind].why_not, told["seen"].why_not) == (why, None)
+                assert told[kind].seen == moment(made)
+    still = keyring.including(register(OTHER, name="Lab 2", not_after=NOW))
+    assert why_not(run, still, "disputed", OTHER) is None
+
+
+def test_t12_a_date_that_is_written_anew_takes_no_sight_away(
+    run: ValidatedRun, keyring: Keyring
+) -> None:
+    after = keyring.including(
+        register(OTHER, name="Lab 2", not_after=moment("2026-02-10T00:00:00Z"))
     )
+    dispute = signed("disputed", run.run_id, OTHER)
+    sight = seeing(dispute, THIRD, made="2026-02-09T00:00:00Z")
+    earlier = signed("disputed", run.run_id, OTHER, made="2026-01-20T00:00:00Z")
+    assert standing(run, after, earlier, sight).disputed
+
+
+def test_what_was_seen_is_told_by_others_about_others(run: ValidatedRun, keyring: Keyring) -> None:
+    dispute = signed("disputed", run.run_id, OTHER)
+    sight = seeing(dispute, THIRD)
+    elsewhere = signed("disputed", run.run_id, OTHER, reason="too hot")
+    for no_sight, why in (
+        (seeing(dispute, PUBLISHER), "it is the publisher's own word"),
+        (seeing(dispute, OTHER), "it is its signer's own word"),
+        (seeing(dispute, STRANGER), "its key is not registered"),
+        (seeing(dispute, THIRD, made="2026-01-31T00:00:00Z"), "it is dated before the statement"),
+        (seeing(elsewhere, THIRD), "it names no other statement that is here"),
+        (seeing(sight, OTHER), "it names no other statement that is here"),
+    ):
+        told = standing(run, keyring, dispute, sight, no_sight).told
+        (found,) = (t.why_not for t in told if t.signed is no_sight)
+        assert str(found).startswith(why)
+        (at,) = (t.seen for t in told if t.signed is dispute)
+        assert at == moment(MADE)
+
+
+@pytest.mark.parametrize("kind", ["withdrawn", "superseded"])
+def test_no_run_returns_because_the_key_that_took_it_back_expires(
+    run: ValidatedRun, keyring: Keyring, kind: Kind
+) -> None:
+    ends = moment("2026-02-10T00:00:00Z")
+    after = keyring.including(register(PUBLISHER, name="Lab 1", not_after=ends))
+    assert why_not(run, after, kind, PUBLISHER) is None
 
 
 def test_t12_a_key_that_has_ended_vouches_for_no_time_whatever_date_it_writes(
@@ -288,9 +352,7 @@ def test_t12_a_key_that_has_ended_vouches_for_no_time_whatever_date_it_writes(
     found = standing(run, after, early, late)
     assert found.witness is not None
     assert found.witness.key.name == "Lab 3"
-    assert found.told[0].why_not == (
-        "its key does not count to this day, so nobody knows when it signed"
-    )
+    assert found.told[0].why_not == ENDED
     still = keyring.including(register(OTHER, name="Lab 2", not_after=NOW))
     assert standing(run, still, early).witness is not None
 

@@ -33,6 +33,7 @@ SAID: dict[Kind, dict[str, Any]] = {
     "settled": {"dispute": OTHER, "reason": "it was the cable"},
     "withdrawn": {"reason": "wrong driver"},
     "superseded": {"by": OTHER, "reason": "more launches"},
+    "seen": {"statement": OTHER},
 }
 KINDS = list(SAID)
 
@@ -105,8 +106,16 @@ def test_what_was_signed_is_read_as_it_was_said(kind: Kind) -> None:
     assert {k: v for k, v in signed.said.to_json().items() if k in SAID[kind]} == SAID[kind]
     assert signed.made.isoformat() == "2026-02-01T10:00:00+00:00"
     assert signed.line + b"\n" == line(kind)
-    assert signed.digest == sha256(line(kind).rstrip()).hexdigest()
     assert signed.reason == SAID[kind].get("reason")
+
+
+def test_a_statement_is_named_by_what_it_says_and_who_says_it_whenever() -> None:
+    first = parse(line(), "x")
+    said = {k: v for k, v in first.said.to_json().items() if k != "made"}
+    assert first.digest == sha256(canonical_bytes(["disputed", RUN, said])).hexdigest()
+    assert parse(line(made="2026-01-01T00:00:00Z"), "x").digest == first.digest
+    others = (line("withdrawn"), line(reason="too hot"), line(run_id=OTHER), line(seed=2))
+    assert len({first.digest, *(parse(other, "x").digest for other in others)}) == 5
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -35,8 +35,12 @@ def key(seed: int, successor: int | None = None, *, follows: int | None = None) 
     return with_successor(registration, id_of(successor), a_key(seed))
 
 
-def revoked(registration: Registration, *, by: int, at: datetime = EARLY) -> Registration:
-    return revoked_key(registration, at=at, reason="lost", private_key=a_key(by))
+def revoked(
+    registration: Registration, *before: Registration, by: int, at: datetime = EARLY
+) -> Registration:
+    """Revoke a key that has revoked those before."""
+    told = [each.revoked for each in before if each.revoked is not None]
+    return revoked_key(registration, at=at, reason="lost", private_key=a_key(by), revocations=told)
 
 
 def problems(*keys: Registration, unreadable: Sequence[int] = ()) -> list[str]:
@@ -169,17 +173,26 @@ def test_t12_what_a_revoked_key_signs_about_itself_is_refused(signed_after: Regi
     assert problem.startswith(f"{file_name(id_of(1))}: was changed after its key was revoked")
 
 
-def test_a_key_that_was_revoked_before_revokes_no_other() -> None:
-    first = revoked(key(1, 2), by=2, at=LATE)
-    (problem,) = problems(first, revoked(key(2, follows=1), by=2, at=EARLY))
-    assert "by: was revoked itself before this" in problem
-    assert "revoked at 2026-03-01T00:00:00Z" in problem
+@pytest.mark.parametrize("at", [EARLY, LATE], ids=["backdated", "dated after"])
+@pytest.mark.parametrize("by", [2, 3])
+def test_t12_a_key_that_is_revoked_itself_revokes_no_other_whatever_date_it_writes(
+    at: datetime, by: int
+) -> None:
+    first = revoked(key(1, 2), by=2, at=at)
+    second = revoked(key(2, 3, follows=1), by=by, at=datetime(2026, 3, 15, tzinfo=UTC))
+    (problem,) = problems(first, second, key(3, follows=2))
+    assert problem.startswith(f"{revocation_name(id_of(1))}: by: was revoked itself, and that")
+    assert "revoked at 2026-03-15T00:00:00Z" in problem
+    assert f"in revocations of {revocation_name(id_of(2))}" in problem
 
 
-@pytest.mark.parametrize("then", [EARLY, LATE])
-def test_what_a_key_revoked_while_it_counted_stays_revoked(then: datetime) -> None:
-    second = revoked(key(2, follows=1), by=2, at=then)
-    assert problems(revoked(key(1, 2), by=2, at=EARLY), second) == []
+@pytest.mark.parametrize("by", [2, 3])
+def test_what_a_key_had_revoked_stays_revoked_where_its_own_revocation_says_so(by: int) -> None:
+    first = revoked(key(1, 2), by=2)
+    second = revoked(key(2, 3, follows=1), first, by=by)
+    assert problems(first, second, key(3, follows=2)) == []
+    again = revoked(key(1, 2), by=2, at=LATE)
+    assert len(problems(again, second, key(3, follows=2))) == 1
 
 
 def test_a_revocation_past_a_key_whose_file_is_bad_is_not_judged() -> None:

@@ -17,12 +17,12 @@ from tokenwatt_site.errors import Problem, UsageError
 from tokenwatt_site.measure.clock import utc_text
 from tokenwatt_site.trust import beside, promises, statement
 from tokenwatt_site.trust.keyring import Keyring, key_folder, own_id, own_key
-from tokenwatt_site.trust.predicates import Settled
+from tokenwatt_site.trust.predicates import Seen, Settled
 from tokenwatt_site.trust.standing import bar
 from tokenwatt_site.trust.verify import ValidatedRun, verify_run
 
 Attestable: TypeAlias = Literal[
-    "recomputed", "countersigned", "disputed", "settled", "withdrawn", "superseded"
+    "recomputed", "countersigned", "disputed", "settled", "withdrawn", "superseded", "seen"
 ]
 """Kinds that are stated by hand; `reproduce` states what it measured itself."""
 
@@ -33,7 +33,15 @@ _OPTIONS: dict[Attestable, frozenset[str]] = {
     "settled": frozenset({"reason"}),
     "withdrawn": frozenset({"reason"}),
     "superseded": frozenset({"reason", "by"}),
+    "seen": frozenset(),
 }
+
+
+_NOTHING: dict[Attestable, str] = {
+    "settled": "it has no dispute here that is not settled",
+    "seen": "there is no statement of others here that it has not seen yet",
+}
+"""Why nothing is stated where there is nothing to name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +64,7 @@ def attest(
     """Verify a run, state something about it with the own key, and append that to its statements.
 
     Of several disputes by the own key, or one before it, each is settled by a statement of its own.
+    So is each statement seen that is by another publisher, under a key that counts.
 
     Args:
         kind: what is stated.
@@ -87,12 +96,15 @@ def attest(
     else:
         run = verify_run(run_path, root=run_path.parent, keyring=keyring)
         by = _run_id(by, keyring)
+        said: list[dict[str, JsonValue]]
         if kind == "settled":
             said = [{"dispute": d, "reason": reason} for d in _disputes(run, keyid, keyring)]
+        elif kind == "seen":
+            said = [{"statement": digest} for digest in _unseen(run, keyid, keyring)]
         else:
             said = [_said(kind, run, reason=reason, by=by, url=url)]
         lines = [statement.sign(kind, run.run_id, each, own, utc_text(now)) for each in said]
-        why = _bar(run, lines, keyring=keyring, now=now)
+        why = _bar(run, lines, keyring=keyring, now=now) if lines else _NOTHING[kind]
     if why is not None:
         raise UsageError(
             Problem(f"would change nothing, since {why}", field=kind, found=f"key {keyid}")
@@ -137,9 +149,26 @@ def _disputes(run: ValidatedRun, keyid: str, keyring: Keyring) -> list[str]:
     return [s.digest for s in own if s.kind == "disputed" and s.digest not in settled]
 
 
+def _unseen(run: ValidatedRun, keyid: str, keyring: Keyring) -> list[str]:
+    """Return the statements of others whose keys count, which the own key did not see yet."""
+    publisher = keyring.chain(keyid)[-1]
+    told = [(each, keyring.chain(each.signed.keyid)[-1]) for each in run.standing.told]
+    seen = {
+        each.signed.said.statement
+        for each, signer in told
+        if signer == publisher and isinstance(each.signed.said, Seen)
+    }
+    return [
+        each.signed.digest
+        for each, signer in told
+        if each.key.trusted
+        and signer != publisher
+        and each.signed.kind != "seen"
+        and each.signed.digest not in seen
+    ]
+
+
 def _bar(run: ValidatedRun, lines: list[bytes], *, keyring: Keyring, now: datetime) -> str | None:
-    if not lines:
-        return "it has no dispute here that is not settled"
     signed = statement.parse(lines[0], str(run.path))
     return bar(run, signed, keyring=keyring, now=now)
 

@@ -220,8 +220,13 @@ def revoke(keyid: str | None, reason: str, folder: Path) -> Path:
                 " publishes the site removes the registration.",
             )
         )
-    now = datetime.now(UTC)
-    revoked = make_revocation(registration, at=now, reason=reason, private_key=own)
+    revoked = make_revocation(
+        registration,
+        at=datetime.now(UTC),
+        reason=reason,
+        private_key=own,
+        revocations=keyring.revocations_by(registration.keyid),
+    )
     keyring.including(with_revocation(registration, revoked))
     _write(path, revocation_bytes(revoked), put_new)
     return path

@@ -16,6 +16,7 @@ from tokenwatt_site.trust.predicates import (
     Kind,
     Recomputed,
     Reproduced,
+    Seen,
     Superseded,
 )
 from tokenwatt_site.trust.standing import RunStanding, Told
@@ -61,8 +62,14 @@ def _row(run: ValidatedRun, told: Told) -> StatementRow:
         by=signer(told),
         says=says(told),
         url=said.url if isinstance(said, Disputed) else None,
-        counts=told.why_not or "yes",
+        counts=told.why_not or _yes(told),
     )
+
+
+def _yes(told: Told) -> str:
+    if told.seen is None:
+        return "yes"
+    return f"yes; others saw it, as {told.signed.digest[:12]}, at {told.seen:%Y-%m-%d %H:%M}"
 
 
 def minute(told: Told) -> str:
@@ -86,6 +93,8 @@ def says(told: Told) -> str:
         return f"run {said.run[:12]} {said.outcome}{found}"
     if isinstance(said, Superseded):
         return f"by run {said.by[:12]}: {said.reason}"
+    if isinstance(said, Seen):
+        return f"statement {said.statement[:12]} was there"
     return told.signed.reason or "the run was there"
 
 

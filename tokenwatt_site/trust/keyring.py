@@ -133,6 +133,11 @@ class Keyring:
         """Return a key and those that follow it: of one publisher, for whom the last one stands."""
         return keyid, *self.successors(keyid)
 
+    def revocations_by(self, keyid: str) -> tuple[Revocation, ...]:
+        """Return the revocations of other keys that a key signed."""
+        found = (key.revoked for key in self.keys.values() if key.keyid != keyid)
+        return tuple(each for each in found if each is not None and each.by == keyid)
+
     def state(
         self, keyid: str, *, ended: datetime, witnessed: datetime | None, now: datetime
     ) -> Standing:
@@ -154,13 +159,15 @@ class Keyring:
         state, text = _state(key, ended=ended, witnessed=witnessed, now=now)
         return Standing(state, text, key.name, key.organisation)
 
-    def of_witness(self, keyid: str, *, made: datetime, now: datetime) -> Standing:
-        """Say what the key counts for that countersigned something, by its own word at `made`.
+    def of_statement(
+        self, keyid: str, *, made: datetime, seen: datetime | None, now: datetime
+    ) -> Standing:
+        """Say what the key counts for that stated something, by its own word at `made`.
 
-        It must have begun then and count to this day: of one that has ended nobody knows when it
-        signed, and the time is all that it tells.
+        It must have begun then and count to this day, or have counted when another saw the
+        statement (`seen`): of one that has ended nobody knows when it signed.
         """
-        return self.state(keyid, ended=made, witnessed=None, now=max(made, now))
+        return self.state(keyid, ended=made, witnessed=seen, now=max(made, now))
 
 
 def key_folder(environment: Mapping[str, str]) -> Path:

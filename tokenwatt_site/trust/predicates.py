@@ -20,6 +20,7 @@ Kind: TypeAlias = Literal[
     "settled",
     "withdrawn",
     "superseded",
+    "seen",
 ]
 
 HttpsUrl = Annotated[
@@ -70,7 +71,7 @@ class Disputed(Said):
 
 
 class Settled(Said):
-    """Its signer no longer stands by a dispute of theirs: the SHA-256 of its line, less the end.
+    """Its signer no longer stands by a dispute of theirs (`trust.statement.Signed.digest`).
 
     It names one, so that it takes back no other, whatever was disputed before or will be.
     """
@@ -92,8 +93,14 @@ class Superseded(Said):
     reason: Words
 
 
+class Seen(Said):
+    """Another statement about the run (`trust.statement.Signed.digest`) was there at `made`."""
+
+    statement: Sha256
+
+
 Predicate: TypeAlias = (
-    Recomputed | Reproduced | Countersigned | Disputed | Settled | Withdrawn | Superseded
+    Recomputed | Reproduced | Countersigned | Disputed | Settled | Withdrawn | Superseded | Seen
 )
 
 PREDICATES: Mapping[Kind, type[Predicate]] = MappingProxyType(
@@ -105,6 +112,7 @@ PREDICATES: Mapping[Kind, type[Predicate]] = MappingProxyType(
         "settled": Settled,
         "withdrawn": Withdrawn,
         "superseded": Superseded,
+        "seen": Seen,
     }
 )
 KINDS: Mapping[str, Kind] = MappingProxyType({f"urn:tokenwatt:{k}:1": k for k in PREDICATES})

@@ -172,7 +172,7 @@ def _witness(found: Found, keyring: Keyring, now: datetime) -> Witness | None:
     for signed in found.statements:
         if bar(found.committed, signed, keyring=keyring, now=now) is not None:
             continue
-        key = keyring.of_witness(signed.keyid, made=signed.made, now=now)
+        key = keyring.of_statement(signed.keyid, made=signed.made, seen=None, now=now)
         if key.trusted and key.name is not None:
             seen.append(Witness(key.name, signed.made))
     return min(seen, key=lambda witness: witness.at, default=None)

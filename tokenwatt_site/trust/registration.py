@@ -5,9 +5,11 @@ hold. A successor is named by the key itself, and says itself that it follows: n
 another's key their own.
 
 A revocation is a file of its own, signed by the key, or, since a key that was lost signs nothing
-any more, by one that follows it. It tells the digest of the registration as that stood, and the
-builder takes in no other: whoever has the key afterwards can sign what they like, and neither ends
-the revocation by that nor names another successor. Only who publishes the site can take it away.
+any more, by one that follows it. It tells the digest of the registration as that stood, and those
+of the revocations of other keys that the key had signed, and the builder takes in no others:
+whoever has the key afterwards can sign what they like under any date, and neither ends the
+revocation by that, nor names another successor, nor revokes another key. Only who publishes the
+site can take a revocation away.
 
 Not checked here: how keys hang together (`trust.keyring`), and that the owner is who `name` says.
 Who publishes the site checks that, when a registration is taken in.
@@ -16,7 +18,7 @@ Who publishes the site checks that, when a registration is taken in.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -25,7 +27,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from tokenwatt_site.canonical import JsonValue, canonical_bytes, load_json, sha256_hex
 from tokenwatt_site.errors import InputError, Problem
-from tokenwatt_site.schema import GrowingModel, Model, Sha256, Words, valid
+from tokenwatt_site.schema import GrowingModel, Sha256, Words, valid
 from tokenwatt_site.trust.signature import fits, is_small_order, key_id, key_problems, pae
 
 KEY_SCHEMA = "tokenwatt/key/1"
@@ -65,19 +67,28 @@ Moment = Annotated[
 """A time in UTC, RFC 3339 with Z."""
 
 
-class Revocation(Model):
+class Revocation(GrowingModel):
     """That the key `keyid` counts no more from `at` on; said, and signed, by the key `by`.
 
-    `registration` is the digest of what the key had signed about itself: no other counts.
+    `registration` is the digest of what the key had signed about itself, `revocations` are those of
+    the revocations of other keys that it had signed (None: it had signed none): no others count.
     """
+
+    younger: ClassVar[frozenset[str]] = frozenset({"revocations"})
 
     revocation_schema: Literal["tokenwatt/key-revocation/1"]
     keyid: KeyId
     registration: Sha256
+    revocations: tuple[Sha256, ...] | None = None
     at: Moment
     reason: Words
     by: KeyId
     sig: Sig
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of what was signed."""
+        return sha256_hex(_told_bytes(self))
 
 
 class Registration(GrowingModel):
@@ -198,10 +209,16 @@ def with_successor(
 
 
 def revoke(
-    registration: Registration, *, at: datetime, reason: str, private_key: Ed25519PrivateKey
+    registration: Registration,
+    *,
+    at: datetime,
+    reason: str,
+    private_key: Ed25519PrivateKey,
+    revocations: Collection[Revocation] = (),
 ) -> Revocation:
     """Return the revocation of a key, signed with it or with one that follows it.
 
+    `revocations` are those of other keys that the key has signed, and that go on to count.
     Whether `private_key` may do so is for the keyring, which knows what follows what.
 
     Raises:
@@ -211,6 +228,7 @@ def revoke(
         "revocation_schema": REVOCATION_SCHEMA,
         "keyid": registration.keyid,
         "registration": registration.digest,
+        **({"revocations": sorted(each.digest for each in revocations)} if revocations else {}),
         "at": utc(at),
         "reason": reason,
         "by": key_id(private_key.public_key().public_bytes_raw()),
@@ -227,9 +245,7 @@ def with_revocation(registration: Registration, revoked: Revocation) -> Registra
 
 def is_revocation_of(revoked: Revocation, keyid: str, public_key: str) -> bool:
     """Say whether the holder of `public_key` (hex) revoked the key `keyid` in these words."""
-    told = revoked.to_json()
-    sig = bytes.fromhex(told.pop("sig"))
-    body = canonical_bytes(told)
+    sig, body = bytes.fromhex(revoked.sig), _told_bytes(revoked)
     return revoked.keyid == keyid and fits(sig, REVOCATION_TYPE, body, bytes.fromhex(public_key))
 
 
@@ -296,6 +312,10 @@ def _signed_bytes(document: JsonValue) -> bytes:
     return canonical_bytes(
         {name: item for name, item in document.items() if name not in {"revoked", "signature"}}
     )
+
+
+def _told_bytes(revoked: Revocation) -> bytes:
+    return canonical_bytes({n: item for n, item in revoked.to_json().items() if n != "sig"})
 
 
 def _sealed(private_key: Ed25519PrivateKey, document: JsonValue) -> Registration:

@@ -13,16 +13,18 @@ is one who may say so. All others are kept too, each with the reason why it chan
   (`trust.counting`).
 - disputed: by any trusted key, until it is settled.
 - settled: by the key of the dispute that it names, or one that follows it.
+- seen: by another publisher than that of the run and that of the statement that it names, as long
+  as its key counts. The earliest is when that statement was there.
 
-Keys that follow each other are one publisher. Whether a key had expired is asked for the time that
-its statement tells, so that what is old stays; but a key that has ended vouches for no time, since
-whoever has it can write any. A key that was revoked states nothing any more.
+Keys that follow each other are one publisher. A key that has ended, expired or revoked, states only
+what was seen while it counted: whoever has it can write any date. But an expired one still takes
+its own runs back, since none should return because time goes by; if it was stolen, revoke it.
 In which order statements stand in their files decides nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -46,6 +48,7 @@ from tokenwatt_site.trust.predicates import (
     Kind,
     Recomputed,
     Reproduced,
+    Seen,
     Settled,
     Superseded,
     Withdrawn,
@@ -58,13 +61,14 @@ class Told:
     """A statement about a run, and how the key stands that signed it.
 
     `why_not` says why it changes nothing, and is None where it counts. `ratio` is of a reproduction
-    that counts: new / original.
+    that counts: new / original. `seen` is when others saw the statement; None: none who counts did.
     """
 
     signed: Signed
     key: Standing
     why_not: str | None
     ratio: Ratio | None = None
+    seen: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +159,12 @@ def stand(
     """
     told: list[Told] = []
     reruns: dict[str, Rerun] = {}
-    for signed in sorted(statements, key=lambda each: (each.made, each.digest)):
-        key = _signer(signed, keyring, now)
-        why_not = bar(run, signed, keyring=keyring, now=now) or _untrusted(run, signed, key)
+    sights = tuple(_sights(run, statements, keyring, now))
+    seen = _earliest(sights)
+    for signed in sorted(_others(statements), key=_by_date):
+        at = seen.get(signed.digest)
+        key = keyring.of_statement(signed.keyid, made=signed.made, seen=at, now=now)
+        why_not = bar(run, signed, keyring=keyring, now=now) or _untrusted(signed, key)
         ratio = None
         if why_not is None and isinstance(signed.said, Reproduced):
             other = among.get(signed.said.run)
@@ -171,8 +178,9 @@ def stand(
                 ratio, why_not = _reproduction(run, other, signed.said, compared)
                 if why_not is None:
                     reruns[signed.digest] = _rerun(other, compared)
-        told.append(Told(signed, key, why_not, ratio))
-    told = _settled(_counted(told, surplus(reruns)), keyring)
+        told.append(Told(signed, key, why_not, ratio, at))
+    told = [*sights, *_settled(_counted(told, surplus(reruns)), keyring)]
+    told.sort(key=lambda each: _by_date(each.signed))
     standing = replace(untold(run.keyid, run.ended, keyring=keyring, now=now), told=tuple(told))
     if (witness := standing.witness) is None:
         return standing
@@ -184,7 +192,8 @@ def stand(
 def bar(run: Subject, signed: Signed, *, keyring: Keyring, now: datetime) -> str | None:
     """Say why a statement changes nothing, whoever trusts its key; None: nothing is against it.
 
-    Of a reproduction this says only what does not take the other run.
+    Of a reproduction this says only what does not take the other run, and of what was seen what
+    does not take the other statement.
     """
     chain, signers = keyring.chain(run.keyid), keyring.chain(signed.keyid)
     ended = run.ended
@@ -195,29 +204,63 @@ def bar(run: Subject, signed: Signed, *, keyring: Keyring, now: datetime) -> str
             return "only the run's own key, or one that follows it, takes a run back"
         case Superseded(by=by) if by == run.run_id:
             return "it names the run itself"
-        case Reproduced() | Countersigned() | Recomputed() if signers[-1] == chain[-1]:
+        case Reproduced() | Countersigned() | Recomputed() | Seen() if signers[-1] == chain[-1]:
             return "it is the publisher's own word"
         case Countersigned() if signed.made < ended:
             return "it is dated before the run ended"
     return None
 
 
-def _signer(signed: Signed, keyring: Keyring, now: datetime) -> Standing:
-    if isinstance(signed.said, Countersigned):
-        return keyring.of_witness(signed.keyid, made=signed.made, now=now)
-    return keyring.state(signed.keyid, ended=signed.made, witnessed=None, now=signed.made)
+def _sights(
+    run: Subject, statements: Sequence[Signed], keyring: Keyring, now: datetime
+) -> Iterator[Told]:
+    """Yield what was seen of the others. Nothing is seen in its turn."""
+    others = {each.digest: each for each in _others(statements)}
+    for signed in statements:
+        if isinstance(signed.said, Seen):
+            key = keyring.of_statement(signed.keyid, made=signed.made, seen=None, now=now)
+            why_not = bar(run, signed, keyring=keyring, now=now) or _untrusted(signed, key)
+            other = others.get(signed.said.statement)
+            yield Told(signed, key, why_not or _unseen(signed, other, keyring))
 
 
-def _untrusted(run: Subject, signed: Signed, key: Standing) -> str | None:
+def _by_date(signed: Signed) -> tuple[datetime, str]:
+    return signed.made, signed.digest
+
+
+def _others(statements: Iterable[Signed]) -> Iterator[Signed]:
+    return (each for each in statements if not isinstance(each.said, Seen))
+
+
+def _unseen(signed: Signed, other: Signed | None, keyring: Keyring) -> str | None:
+    if other is None:
+        return "it names no other statement that is here"
+    if keyring.chain(signed.keyid)[-1] == keyring.chain(other.keyid)[-1]:
+        return "it is its signer's own word"
+    if signed.made < other.made:
+        return "it is dated before the statement that it names"
+    return None
+
+
+def _earliest(sights: Iterable[Told]) -> dict[str, datetime]:
+    """Return when statements were first seen, by their digests."""
+    seen: dict[str, datetime] = {}
+    for told in sights:
+        if told.why_not is None and isinstance(told.signed.said, Seen):
+            named, made = told.signed.said.statement, told.signed.made
+            seen[named] = min(made, seen.get(named, made))
+    return seen
+
+
+def _untrusted(signed: Signed, key: Standing) -> str | None:
     takes_back = isinstance(signed.said, Withdrawn | Superseded)
-    if key.trusted or (takes_back and key.state == "unknown" and signed.keyid == run.keyid):
+    # Only who signed a run takes it back without being registered: keys that follow are.
+    if key.trusted or (takes_back and key.state in {"unknown", "expired"}):
         return None
-    if isinstance(signed.said, Countersigned) and key.state == "expired":
-        return "its key does not count to this day, so nobody knows when it signed"
     return {
         "unknown": "its key is not registered",
-        "revoked": "its key was revoked",
-    }.get(key.state, "its key did not count when it was made")
+        "revoked": "its key was revoked, and nobody else saw it before that",
+    }.get(key.state, "nobody else saw it while its key counted")
 
 
 def _settled(told: Sequence[Told], keyring: Keyring) -> list[Told]:

@@ -93,8 +93,12 @@ class Signed:
 
     @property
     def digest(self) -> str:
-        """What another statement names it by."""
-        return sha256_hex(self.line)
+        """What another statement names it by: the SHA-256 of its gist.
+
+        Not of its line: its key can write that anew with another date at any time, and nothing that
+        was said about it is lost by that.
+        """
+        return sha256_hex(self.gist)
 
     @property
     def gist(self) -> bytes:

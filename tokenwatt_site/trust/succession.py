@@ -5,7 +5,8 @@ its own signature, the owner hands over to the next one, and to those that follo
 them says alone changes nothing: anybody may register a key that names another's.
 
 A revocation is by the key itself or by one that follows it, and not by one before it, which may be
-why there is a next one.
+why there is a next one. One that is revoked itself revokes no other, but where its own revocation
+says that it had: the dates in both are what their signers say.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from tokenwatt_site.trust.registration import (
     Registration,
     file_name,
     is_revocation_of,
-    moment,
     revocation_name,
 )
 
@@ -96,12 +96,13 @@ def _revocation_problems(
     if (
         signer is not key
         and signer.revoked is not None
-        and moment(signer.revoked.at) < moment(revoked.at)
+        and revoked.digest not in (signer.revoked.revocations or ())
     ):
         yield Problem(
-            "was revoked itself before this",
+            "was revoked itself, and that does not name this among what it had signed before",
             file=file,
             field="by",
             found=f"{revoked.by}, revoked at {signer.revoked.at}",
-            expected=f"a key that counts at {revoked.at}",
+            expected=f"{revoked.digest} in revocations of {revocation_name(revoked.by)}",
+            remedy="Take this file out, and have a key that follows both revoke it.",
         )

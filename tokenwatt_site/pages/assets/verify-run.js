@@ -12,15 +12,17 @@
 
   function counted(n, one) { return n.toLocaleString("en-US") + " " + one + (n === 1 ? "" : "s"); }
 
-  /* What the register of the site says of a key, in words. */
-  function keyWords(keyid, keys) {
+  /* What the register of the site says of a key, in words, and whether it vouches for it as the signer of a run that ended then. */
+  function keyWords(keyid, keys, ended) {
     var known = keys[keyid];
     if (known === undefined) { return { known: false, words: "by the key " + keyid + ", which is not registered on this site" }; }
     var words = "by " + known.name + (known.organisation ? ", " + known.organisation : "") + " (" + keyid + "), registered on this site";
     if (known.revoked) { words += "; revoked at " + known.revoked.at + ": " + known.revoked.reason; }
+    if (known.not_before) { words += "; valid from " + known.not_before; }
     if (known.not_after) { words += "; valid until " + known.not_after; }
     // Whether a run of an old or revoked key was witnessed in time, its statements tell, which are not read here.
-    return { known: !known.revoked && !(Date.parse(known.not_after) < Date.now()), words: words };
+    var begun = !known.not_before || Date.parse(known.not_before) <= Date.parse(ended);
+    return { known: begun && !known.revoked && !(Date.parse(known.not_after) < Date.now()), words: words };
   }
 
   function pause() { return new Promise(function (resolve) { setTimeout(resolve, 0); }); }
@@ -51,7 +53,8 @@
         return "Run id " + report.runId + (source.runId ? ", which is the one that the page names." : ".");
       },
       async function () {
-        report.key = keyWords(await files.checkSignature(run.document, run.body), data.keys);
+        var keyid = await files.checkSignature(run.document, run.body), conditions = run.document.conditions;
+        report.key = keyWords(keyid, data.keys, conditions && conditions.ended);
         return "Signed " + report.key.words + ".";
       },
       function () {
