@@ -13,6 +13,7 @@ from tokenwatt_site.trust.standing import RunStanding
 from tokenwatt_site.trust.verify import ValidatedRun
 
 Code: TypeAlias = Literal[
+    "unpublished",
     "withdrawn",
     "superseded",
     "disputed",
@@ -37,6 +38,10 @@ class Exclusion:
 
     code: Code
     text: str
+
+
+UNPUBLISHED = Exclusion("unpublished", "it is not published yet")
+"""Of a run in a preview: what is published ranks as if it were not there."""
 
 
 def reasons(run: ValidatedRun, reference: ValidatedRun | None) -> tuple[Exclusion, ...]:

@@ -38,6 +38,7 @@ from tokenwatt_site.preview import OPTION, published
 from tokenwatt_site.schema import Model, validation_problems
 from tokenwatt_site.site import HOME, SCRIPT, STYLE, Around, Site, lines, with_simulator
 from tokenwatt_site.trust.checked import Checked
+from tokenwatt_site.trust.folder import listing
 from tokenwatt_site.trust.keyring import Keyring
 from tokenwatt_site.trust.verify import Tree, read_tree
 
@@ -129,31 +130,41 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
             named=self._factors,
             kept=self._kept,
         )
+        public = self._public(keyring, tree)
         try:
-            site.add(tree)
+            site.add(tree, public)
         except TokenwattError as error:
             raise PluginError(lines(error)) from error
         site.add_checker(keyring)
-        self._around = site.add_for_machines(tree, self._publisher, self._previews(tree))
+        self._around = site.add_for_machines(public, self._publisher, self._why_hidden())
         if self._around.feed is None:
             log.info("no feed and no permanent addresses: mkdocs.yml has no site_url")
         self._root = urlsplit(config.site_url or "/").path
         return files
 
-    def _previews(self, tree: Tree) -> dict[str, str]:
-        """Return the runs that are not published, each with the words for its page."""
-        told = self.config.published_from
-        refs = [told] if isinstance(told, str) else told
+    def _public(self, keyring: Keyring, tree: Tree) -> Tree:
+        """Return what is published of a tree, read as if there were nothing else."""
+        refs = self._refs()
         if not refs:
-            return {}
+            return tree
         if not all(isinstance(ref, str) and ref for ref in refs):
             raise PluginError(f"{OPTION}: {refs!r} is no name of a git ref, nor a list of them")
         try:
             there = published(self._runs, refs)
         except TokenwattError as error:
             raise PluginError(lines(error)) from error
-        words = f"not on {' or '.join(refs)} yet; in no feed, no badge and no API."
-        return {run.run_id: words for run in tree.valid if run.path not in there}
+        listed = listing(self._runs)
+        if there.issuperset((*listed.documents, *listed.statements)):
+            return tree
+        return read_tree(self._runs, keyring, self._checked, there)
+
+    def _refs(self) -> list[str]:
+        told = self.config.published_from
+        return [told] if isinstance(told, str) and told else list(told)
+
+    def _why_hidden(self) -> str:
+        """Return the words for a page with a run that is not published."""
+        return f"not on {' or '.join(self._refs())} yet; in no feed, no badge and no API."
 
     def on_env(self, env: Environment, **_: Any) -> Environment:
         # Lines that hold only what the theme decides would be a tenth of a page, all blank.

@@ -82,6 +82,7 @@ def _notice(detail: Detail) -> str:
         "superseded": "Superseded.",
         "disputed": "Disputed.",
         "simulated": "Simulated: its numbers are about no product.",
+        "not published": "Not published.",
         "interrupted": "Interrupted.",
     }.get(detail["status"], "")
 

@@ -9,7 +9,6 @@ from types import MappingProxyType
 from urllib.parse import urljoin
 
 from tokenwatt_site.configuration import Configuration
-from tokenwatt_site.eligibility import Exclusion
 from tokenwatt_site.lineage import NO_KIN, Kin
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.pages import (
@@ -77,7 +76,6 @@ def render(
     """
     head = configuration.headline
     spec, claims = head.run.spec, configuration.claims
-    exclusions = configuration.exclusions
     bars = figures.bar_figures(configuration)
     details = figures.detail_figures(configuration)
     answered, lasting = accuracy.section(configuration), long_run.section(configuration)
@@ -101,7 +99,7 @@ def render(
         title=configuration.title,
         eyebrow=_eyebrow(head),
         summary=summary,
-        notices=tuple(notices(head, exclusions)),
+        notices=tuple(notices(configuration)),
         key_figures=tuple(numbers.key_figures(configuration)),
         facts=facts.facts(configuration),
         check=verification.control(links.assets, head.run_id, folder),
@@ -261,9 +259,10 @@ _GATE_NOTICES: Mapping[GateOutcome, str] = MappingProxyType(
 )
 
 
-def notices(head: ValidatedRun, exclusions: tuple[Exclusion, ...]) -> Iterator[tuple[str, str]]:
-    """Yield (lead, rest) of what a reader has to know before any number of a run."""
-    yield from statements.notices(head.standing)
+def notices(configuration: Configuration) -> Iterator[tuple[str, str]]:
+    """Yield (lead, rest) of what a reader has to know before any number of the headline."""
+    head, exclusions = configuration.headline, configuration.exclusions
+    yield from statements.notices(head.standing, configuration.unpublished)
     gate = head.claims.gate
     lead = _GATE_NOTICES.get(gate.outcome)
     if lead is not None and gate.outcome == "failed":
