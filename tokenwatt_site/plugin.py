@@ -14,6 +14,7 @@ from mkdocs.config import config_options as opt
 from mkdocs.config.base import Config
 from mkdocs.exceptions import PluginError
 from mkdocs.plugins import BasePlugin, event_priority, get_plugin_logger
+from mkdocs.structure.files import File
 from mkdocs.structure.toc import get_toc
 from mkdocs.utils import get_relative_url
 from pydantic import ValidationError
@@ -36,7 +37,7 @@ from tokenwatt_site.pages.page import Page, fill
 from tokenwatt_site.pages.policy import KnownScripts, inline_scripts, with_policy
 from tokenwatt_site.preview import OPTION, published
 from tokenwatt_site.schema import Model, validation_problems
-from tokenwatt_site.site import HOME, SCRIPT, STYLE, Around, Site, lines, with_simulator
+from tokenwatt_site.site import GENERATED, SCRIPT, STYLE, Around, Site, lines, with_simulator
 from tokenwatt_site.trust.checked import Checked
 from tokenwatt_site.trust.folder import listing
 from tokenwatt_site.trust.keyring import Keyring
@@ -97,6 +98,9 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
     def on_config(self, config: MkDocsConfig) -> MkDocsConfig:
         root = Path(config.config_file_path or ".").parent.absolute()
         self._runs, self._keys = root / self.config.runs_dir, root / self.config.keys_dir
+        for option in ("runs_dir", "keys_dir"):
+            if not self.config[option].strip():
+                raise PluginError(f"{option}: is empty; name a folder, or take the option out")
         _expect_folder("runs_dir", self._runs)
         if self._keys.exists():  # where there is none, no key is registered yet
             _expect_folder("keys_dir", self._keys)
@@ -117,8 +121,12 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
         return config
 
     def on_files(self, files: Files, *, config: MkDocsConfig) -> Files:
-        if files.get_file_from_path(HOME):
-            raise PluginError(f"{HOME}: the ranking is the home page; give this page another name")
+        own = {File.generated(config, uri, content="").dest_uri for uri in GENERATED}
+        if taken := [file.src_uri for file in files if file.dest_uri in own]:
+            raise PluginError(
+                f"{', '.join(taken)}: has the address of a page that the plugin makes (the home"
+                " page is the ranking); give this page another name"
+            )
         keyring, tree = self._read()
         self._pages = {}
         self._kept = KeptPages(self._cache)

@@ -68,6 +68,9 @@ PLAN: Final = "plan.md"
 METHOD: Final = "method.md"
 DATA: Final = "data.md"
 COMPARE: Final = "compare.md"
+GENERATED: Final = (HOME, COMPARE, PLAN, GLOSSARY, VERIFY)
+"""The pages that may stand in the navigation; none of the prose has their names."""
+
 ASSETS: Final = "assets"
 STYLE: Final = "assets/tokenwatt.css"
 SCRIPT: Final = "assets/tokenwatt.js"
@@ -320,7 +323,7 @@ class Site:
         return text.printable(name), why
 
     def _reserve(self, uri: str) -> File:
-        in_nav = uri in {HOME, GLOSSARY, VERIFY, COMPARE, PLAN}
+        in_nav = uri in GENERATED
         inclusion = InclusionLevel.INCLUDED if in_nav else InclusionLevel.NOT_IN_NAV
         return File.generated(self._config, uri, content="", inclusion=inclusion)
 
