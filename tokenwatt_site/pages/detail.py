@@ -14,6 +14,7 @@ from tokenwatt_site.canonical import JsonValue
 from tokenwatt_site.comparability import flat
 from tokenwatt_site.configuration import Configuration
 from tokenwatt_site.eligibility import Exclusion
+from tokenwatt_site.field_words import in_words
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.pages import instruments, outcomes, text
 from tokenwatt_site.pages.unranked import CODE_WORDS
@@ -85,7 +86,7 @@ def without_answers(configuration: Configuration) -> dict[str, JsonValue]:
         "exclusions": [{"code": why.code, "text": why.text} for why in configuration.exclusions],
         "retracted": head.standing.retracted,
         "disputed": head.standing.disputed,
-        "not_covered": [[each.what, each.why] for each in claims.not_covered],
+        "not_covered": [[each.what, in_words(each.why)] for each in claims.not_covered],
     }
 
 

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from urllib.parse import urljoin
 
 from tokenwatt_site.configuration import Configuration
+from tokenwatt_site.field_words import in_words
 from tokenwatt_site.lineage import NO_KIN, Kin
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.pages import (
@@ -162,7 +163,7 @@ def summary_parts(configuration: Configuration) -> Iterator[tuple[str, bool]]:
             yield "held", False
             yield held, True
             yield f"as its {METRICS['highest_pass_rate'].label.lower()} and", False
-        yield f"has no goodput to report ({goodput.reason or rate.reason}).", False
+        yield f"has no goodput to report ({in_words(goodput.reason or rate.reason or '')}).", False
     else:
         passed = [r.highest_pass_urps for r in claims.repeats if r.highest_pass_urps is not None]
         failed = [r.lowest_fail_urps for r in claims.repeats if r.lowest_fail_urps is not None]
@@ -295,7 +296,7 @@ def not_covered(claims: Claims) -> tuple[tuple[str, str], ...]:
     """(what is not covered, why); what is not for one and the same reason stands together."""
     found: dict[str, list[str]] = {}
     for item in claims.not_covered:
-        found.setdefault(item.why, []).append(item.what)
+        found.setdefault(in_words(item.why), []).append(item.what)
     return tuple(("; ".join(what), why) for why, what in found.items())
 
 
