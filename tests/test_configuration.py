@@ -50,6 +50,15 @@ def test_nothing_makes_no_configuration() -> None:
     assert group([]) == ()
 
 
+def test_a_run_that_is_not_published_leads_only_where_none_is(tmp_path: Path) -> None:
+    old, new = made(tmp_path, RunBuilder(simulated=False), RunBuilder(simulated=False, day=2))
+    assert one([old, new]).headline is new
+    (found,) = group([old, new], {new.run_id})
+    assert (found.headline, found.runs, found.preview) == (old, (old, new), False)
+    (alone,) = group([new], {new.run_id})
+    assert (alone.preview, alone.exclusions[0].code) == (True, "unpublished")
+
+
 def test_runs_with_the_same_setup_are_one_configuration(tmp_path: Path) -> None:
     runs = made(
         tmp_path,

@@ -135,7 +135,7 @@ def test_fields_that_were_not_recorded_are_named(tmp_path: Path) -> None:
         setup__kernel_libraries="not recorded", setup__quantization__kv_cache="not recorded"
     )
     listed = text(configuration(tmp_path, RunBuilder(spec=spec)), "setup")
-    for name in ("kernel_libraries", "quantization.kv_cache", "accelerator.memory_gib"):
+    for name in ("kernel libraries", "KV cache", "memory of each (GiB)"):
         assert name in listed
 
 

@@ -30,7 +30,10 @@ def with_address(folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
-    """A site of two published runs, one withdrawn, and one that is on no branch; and their ids."""
+    """A site of two published runs, one withdrawn, and their ids.
+
+    On no branch are another setup, and a rerun of the first run, which supersedes it.
+    """
     folder = tmp_path_factory.mktemp("preview")
     runs = make_project(folder, published_from="main")
     with_address(folder)
@@ -43,7 +46,10 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str
     git(folder, "add", ".")
     git(folder, "commit", "-q", "-m", "first")
     new = RunBuilder(spec=small_spec(title="Not yet", setup__host_kind="new"), simulated=False)
-    ids = {"one": run_id_of(one), "two": run_id_of(two), "new": run_id_of(new.write(runs / "new"))}
+    paths = {"one": one, "two": two, "new": new.write(runs / "new")}
+    paths["again"] = RunBuilder(simulated=False, day=3).write(runs / "again")
+    ids = {name: run_id_of(path) for name, path in paths.items()}
+    state(one, "superseded", a_key(), by=ids["again"], reason="a warmer room")
     return build_site(folder), ids
 
 
@@ -60,13 +66,39 @@ def test_a_run_that_is_not_published_has_pages_with_a_banner_and_nothing_else(
         assert '<meta name="robots" content="noindex">' in html
         assert "ld+json" not in html
     home = (site / "index.html").read_text(encoding="utf-8")
-    assert "<b>Not published.</b> 1 run here: " in home
-    told = [*(site / "api").rglob("*.json"), *site.rglob("*.xml"), *(site / "badges").iterdir()]
+    assert "<b>Not published.</b> 2 runs here: " in home
+    told = [
+        site / "ranking.csv",
+        *(site / "api").rglob("*.json"),
+        *site.rglob("*.xml"),
+        *(site / "badges").iterdir(),
+    ]
     assert len(told) >= 10
     for path in told:
         text = path.read_text(encoding="utf-8")
         assert ids["new"] not in text, path
+        assert ids["again"][:12] not in text, path
         assert report.stem not in text + path.name, path
+
+
+def test_a_published_report_says_of_each_run_that_is_not_published_that_it_is_not(
+    built: tuple[Path, dict[str, str]],
+) -> None:
+    site, ids = built
+    index = json.loads((site / "api/v1/index.json").read_text(encoding="utf-8"))
+    (own,) = [each for each in index["results"] if each["run"] == ids["one"]]
+    page = (site / own["report"]).read_text(encoding="utf-8")
+    tag = '<span class="tw-tag">not published</span>'
+    assert f"Not yet</a> {tag}" in page.partition('id="related"')[2]
+    assert f"{ids['again'][:12]}</code> {tag}" in page.partition('id="history"')[2]
+    assert f"by run {ids['again'][:12]} (not published): a warmer room" in page
+    assert "Not published." not in page
+    assert page.count("tw-preview") == 0
+    block = page.partition('type="application/ld+json">')[2].partition("</script>")[0]
+    assert ids["again"] not in block
+    home = (site / "index.html").read_text(encoding="utf-8")
+    assert '<span class="tw-tag" title="it is not published yet">not published</span>' in home
+    assert "<li>not published: 1</li>" in home
 
 
 def test_published_runs_have_no_banner_and_are_in_feed_api_and_sitemap(

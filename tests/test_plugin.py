@@ -368,14 +368,22 @@ def test_a_file_in_the_place_of_a_folder_stops_the_build(
     assert str(tmp_path / "afile") in told
 
 
-def test_an_index_of_ones_own_is_refused_by_name(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("name", ["index.md", "README.md", "plan.md"])
+def test_a_page_of_ones_own_in_the_place_of_one_of_ours_is_refused_by_name(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
     make_project(tmp_path)
-    (tmp_path / "site_src" / "index.md").write_text("# mine\n", encoding="utf-8")
-    with caplog.at_level(logging.ERROR), pytest.raises(Abort):
-        build_site(tmp_path)
-    assert "index.md: the ranking is the home page" in caplog.text
+    (tmp_path / "site_src" / name).write_text("# mine\n", encoding="utf-8")
+    told = refusal(tmp_path, caplog)
+    assert f"{name}: has the address of a page that the plugin makes" in told
+
+
+@pytest.mark.parametrize("option", ["runs_dir", "keys_dir"])
+def test_a_folder_without_a_name_is_not_the_whole_project(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, option: str
+) -> None:
+    make_project(tmp_path, **{option: "''"})
+    assert f"{option}: is empty" in refusal(tmp_path, caplog)
 
 
 def test_a_site_that_knows_its_address_names_the_run_to_reproduce_and_publishes_its_commitment(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from tokenwatt_site.eligibility import Exclusion, reasons
+from tokenwatt_site.eligibility import UNPUBLISHED, Exclusion, reasons
 from tokenwatt_site.run import Claims
 from tokenwatt_site.spec import Mode, Setup
 from tokenwatt_site.trust.registration import moment
@@ -29,7 +29,8 @@ class Configuration:
     decide that before all others, so that no quick or failed run keeps a place for later. A key
     that is trusted, with the keys that follow it, comes before any that is not, whose dates nobody
     vouches for. Interrupted runs lead only where there is no complete one, and runs that were taken
-    back only where there is no other.
+    back only where there is no other. A run that is not published leads, and is a reference, only
+    among such runs: what is published is told as if they were not there.
 
     `exclusions` says why the headline may not rank.
 
@@ -37,6 +38,8 @@ class Configuration:
 
     `reference` is the run whose answers the headline's were compared with, where it is among all
     runs and its answers are those of the headline's evidence.
+
+    `unpublished` are the ids of all runs there are that are not published.
     """
 
     id: str
@@ -46,6 +49,7 @@ class Configuration:
     runs: tuple[ValidatedRun, ...]
     reference: ValidatedRun | None
     exclusions: tuple[Exclusion, ...]
+    unpublished: frozenset[str] = frozenset()
 
     @property
     def claims(self) -> Claims:
@@ -56,9 +60,22 @@ class Configuration:
     def simulated(self) -> bool:
         return self.headline.held.simulated
 
+    @property
+    def preview(self) -> bool:
+        """Whether none of its runs is published."""
+        return self.headline.run_id in self.unpublished
 
-def group(runs: Iterable[ValidatedRun]) -> tuple[Configuration, ...]:
-    """Group runs by setup, measured and simulated apart; the order is that of the ids."""
+
+def group(
+    runs: Iterable[ValidatedRun], unpublished: Collection[str] = frozenset()
+) -> tuple[Configuration, ...]:
+    """Group runs by setup, measured and simulated apart; the order is that of the ids.
+
+    Args:
+        runs: all there are.
+        unpublished: the ids of those that are not published.
+    """
+    hidden = frozenset(unpublished)
     members: dict[tuple[str, str], list[ValidatedRun]] = {}
     by_id: dict[str, ValidatedRun] = {}
     for run in runs:
@@ -70,7 +87,13 @@ def group(runs: Iterable[ValidatedRun]) -> tuple[Configuration, ...]:
         page if shared[page] == 1 else _whole_id(page, whole): members[page, whole]
         for page, whole in members
     }
-    return tuple(_configuration(page, named[page], by_id) for page in sorted(named))
+    public = {run_id: run for run_id, run in by_id.items() if run_id not in hidden}
+    found = []
+    for page in sorted(named):
+        own = [run for run in named[page] if run.run_id in public]
+        known = public if own else by_id
+        found.append(_configuration(page, named[page], own or named[page], known, hidden))
+    return tuple(found)
 
 
 def led_by(
@@ -92,7 +115,7 @@ def led_by(
         headline=run,
         runs=(run, *(r for r in configuration.runs if r is not run)),
         reference=reference,
-        exclusions=reasons(run, reference),
+        exclusions=_exclusions(run, reference, configuration.unpublished),
     )
 
 
@@ -109,9 +132,14 @@ def _whole_id(page: str, whole: str) -> str:
 
 
 def _configuration(
-    page: str, runs: Sequence[ValidatedRun], by_id: Mapping[str, ValidatedRun]
+    page: str,
+    runs: Sequence[ValidatedRun],
+    leading: Sequence[ValidatedRun],
+    by_id: Mapping[str, ValidatedRun],
+    unpublished: frozenset[str],
 ) -> Configuration:
-    known = [r for r in runs if r.standing.key.trusted] or runs
+    """Make a configuration of `runs`, led by one of `leading`."""
+    known = [r for r in leading if r.standing.key.trusted] or leading
     standing = [r for r in known if not r.standing.retracted] or known
     headline = _headline([r for r in standing if r.run.status == "complete"] or standing, by_id)
     others = sorted((r for r in runs if r is not headline), key=_importance, reverse=True)
@@ -123,8 +151,16 @@ def _configuration(
         headline=headline,
         runs=(headline, *others),
         reference=reference,
-        exclusions=reasons(headline, reference),
+        exclusions=_exclusions(headline, reference, unpublished),
+        unpublished=unpublished,
     )
+
+
+def _exclusions(
+    run: ValidatedRun, reference: ValidatedRun | None, unpublished: frozenset[str]
+) -> tuple[Exclusion, ...]:
+    preview = (UNPUBLISHED,) if run.run_id in unpublished else ()
+    return (*preview, *reasons(run, reference))
 
 
 def _reference(run: ValidatedRun, by_id: Mapping[str, ValidatedRun]) -> ValidatedRun | None:

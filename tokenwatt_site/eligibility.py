@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from tokenwatt_site.claims.caveats import not_recorded
+from tokenwatt_site.field_words import inline
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.run import GateClaim, LongRunClaim
 from tokenwatt_site.trust.standing import RunStanding
 from tokenwatt_site.trust.verify import ValidatedRun
 
 Code: TypeAlias = Literal[
+    "unpublished",
     "withdrawn",
     "superseded",
     "disputed",
@@ -37,6 +39,10 @@ class Exclusion:
 
     code: Code
     text: str
+
+
+UNPUBLISHED = Exclusion("unpublished", "it is not published yet")
+"""Of a run in a preview: what is published ranks as if it were not there."""
 
 
 def reasons(run: ValidatedRun, reference: ValidatedRun | None) -> tuple[Exclusion, ...]:
@@ -75,7 +81,7 @@ def _all(run: ValidatedRun, reference: ValidatedRun | None) -> Iterator[tuple[Co
         yield "launches", f"a boundary from {found}; {MIN_LAUNCHES} are needed"
     yield from _long_run(claims.long_run)
     if fields := not_recorded(run.run.spec.setup.to_json()):
-        yield "setup", f"not recorded: {', '.join(fields)}"
+        yield "setup", f"not recorded: {', '.join(map(inline, fields))}"
 
 
 def _stated(standing: RunStanding) -> Iterator[tuple[Code, str]]:

@@ -14,6 +14,7 @@ from mkdocs.config import config_options as opt
 from mkdocs.config.base import Config
 from mkdocs.exceptions import PluginError
 from mkdocs.plugins import BasePlugin, event_priority, get_plugin_logger
+from mkdocs.structure.files import File
 from mkdocs.structure.toc import get_toc
 from mkdocs.utils import get_relative_url
 from pydantic import ValidationError
@@ -36,8 +37,9 @@ from tokenwatt_site.pages.page import Page, fill
 from tokenwatt_site.pages.policy import KnownScripts, inline_scripts, with_policy
 from tokenwatt_site.preview import OPTION, published
 from tokenwatt_site.schema import Model, validation_problems
-from tokenwatt_site.site import HOME, SCRIPT, STYLE, Around, Site, lines, with_simulator
+from tokenwatt_site.site import GENERATED, SCRIPT, STYLE, Around, Site, lines, with_simulator
 from tokenwatt_site.trust.checked import Checked
+from tokenwatt_site.trust.folder import listing
 from tokenwatt_site.trust.keyring import Keyring
 from tokenwatt_site.trust.verify import Tree, read_tree
 
@@ -96,6 +98,9 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
     def on_config(self, config: MkDocsConfig) -> MkDocsConfig:
         root = Path(config.config_file_path or ".").parent.absolute()
         self._runs, self._keys = root / self.config.runs_dir, root / self.config.keys_dir
+        for option in ("runs_dir", "keys_dir"):
+            if not self.config[option].strip():
+                raise PluginError(f"{option}: is empty; name a folder, or take the option out")
         _expect_folder("runs_dir", self._runs)
         if self._keys.exists():  # where there is none, no key is registered yet
             _expect_folder("keys_dir", self._keys)
@@ -116,8 +121,12 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
         return config
 
     def on_files(self, files: Files, *, config: MkDocsConfig) -> Files:
-        if files.get_file_from_path(HOME):
-            raise PluginError(f"{HOME}: the ranking is the home page; give this page another name")
+        own = {File.generated(config, uri, content="").dest_uri for uri in GENERATED}
+        if taken := [file.src_uri for file in files if file.dest_uri in own]:
+            raise PluginError(
+                f"{', '.join(taken)}: has the address of a page that the plugin makes (the home"
+                " page is the ranking); give this page another name"
+            )
         keyring, tree = self._read()
         self._pages = {}
         self._kept = KeptPages(self._cache)
@@ -129,31 +138,41 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
             named=self._factors,
             kept=self._kept,
         )
+        public = self._public(keyring, tree)
         try:
-            site.add(tree)
+            site.add(tree, public)
         except TokenwattError as error:
             raise PluginError(lines(error)) from error
         site.add_checker(keyring)
-        self._around = site.add_for_machines(tree, self._publisher, self._previews(tree))
+        self._around = site.add_for_machines(public, self._publisher, self._why_hidden())
         if self._around.feed is None:
             log.info("no feed and no permanent addresses: mkdocs.yml has no site_url")
         self._root = urlsplit(config.site_url or "/").path
         return files
 
-    def _previews(self, tree: Tree) -> dict[str, str]:
-        """Return the runs that are not published, each with the words for its page."""
-        told = self.config.published_from
-        refs = [told] if isinstance(told, str) else told
+    def _public(self, keyring: Keyring, tree: Tree) -> Tree:
+        """Return what is published of a tree, read as if there were nothing else."""
+        refs = self._refs()
         if not refs:
-            return {}
+            return tree
         if not all(isinstance(ref, str) and ref for ref in refs):
             raise PluginError(f"{OPTION}: {refs!r} is no name of a git ref, nor a list of them")
         try:
             there = published(self._runs, refs)
         except TokenwattError as error:
             raise PluginError(lines(error)) from error
-        words = f"not on {' or '.join(refs)} yet; in no feed, no badge and no API."
-        return {run.run_id: words for run in tree.valid if run.path not in there}
+        listed = listing(self._runs)
+        if there.issuperset((*listed.documents, *listed.statements)):
+            return tree
+        return read_tree(self._runs, keyring, self._checked, there)
+
+    def _refs(self) -> list[str]:
+        told = self.config.published_from
+        return [told] if isinstance(told, str) and told else list(told)
+
+    def _why_hidden(self) -> str:
+        """Return the words for a page with a run that is not published."""
+        return f"not on {' or '.join(self._refs())} yet; in no feed, no badge and no API."
 
     def on_env(self, env: Environment, **_: Any) -> Environment:
         # Lines that hold only what the theme decides would be a tenth of a page, all blank.

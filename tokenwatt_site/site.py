@@ -20,7 +20,7 @@ from tokenwatt_site.canonical import JsonValue
 from tokenwatt_site.configuration import Configuration, group, led_by
 from tokenwatt_site.errors import TokenwattError, VerificationError
 from tokenwatt_site.later import Later, LaterFile, LaterPage
-from tokenwatt_site.leaderboard import rank
+from tokenwatt_site.leaderboard import Leaderboard, rank
 from tokenwatt_site.lineage import NO_KIN, kin
 from tokenwatt_site.pages import (
     api,
@@ -68,6 +68,9 @@ PLAN: Final = "plan.md"
 METHOD: Final = "method.md"
 DATA: Final = "data.md"
 COMPARE: Final = "compare.md"
+GENERATED: Final = (HOME, COMPARE, PLAN, GLOSSARY, VERIFY)
+"""The pages that may stand in the navigation; none of the prose has their names."""
+
 ASSETS: Final = "assets"
 STYLE: Final = "assets/tokenwatt.css"
 SCRIPT: Final = "assets/tokenwatt.js"
@@ -116,8 +119,10 @@ class Site:
         self._named, self._kept = named, kept
         self._verify, self._compare = self._reserve(VERIFY), self._reserve(COMPARE)
 
-    def add(self, tree: Tree) -> None:
-        configurations = group(tree.valid)
+    def add(self, tree: Tree, public: Tree) -> None:
+        """Add the pages of all runs in `tree`; what is not in `public` is told from the rest."""
+        self._hidden = {run.run_id for run in tree.valid} - {run.run_id for run in public.valid}
+        configurations = group(tree.valid, self._hidden)
         home, words = self._reserve(HOME), self._reserve(GLOSSARY)
         runs = {run.run_id: self._add_run(run) for run in tree.valid}
         reports = [(c, self._reserve(f"reports/{c.id}.md")) for c in configurations]
@@ -134,14 +139,12 @@ class Site:
         for record, path, file in quotes:
             self._add_quote(record, path, file, self._links(file, home, words, {}))
         self._place(words, glossary.render(self._prose_urls(words)))
-        urls = _urls(configurations, places, home)
         self._add_comparisons(reports, quotes, home, words)
-        listed = catalogue.catalogue(board, known, {c.id: f.url for c, f in reports})
+        self._tree, self._places = tree, places
+        listed = self._catalogue(board, configurations)
         self._add_leaderboard(listed)
         self._add_plan(listed)
         self._whole = configurations, board, listed
-        table = ranking_csv.ranking(board, urls)
-        self._files.append(File.generated(self._config, ranking_csv.NAME, content=table))
         self._place(
             home,
             ranking.render(
@@ -155,6 +158,12 @@ class Site:
         method = self._files.get_file_from_path(METHOD)
         if method is not None and SIMULATOR in method.content_string:
             self._add_simulator()
+
+    def _catalogue(
+        self, board: Leaderboard, configurations: Sequence[Configuration]
+    ) -> dict[str, JsonValue]:
+        known = {c.id: c for c in configurations}
+        return catalogue.catalogue(board, known, {i: self._places[i].url for i in known})
 
     def _add_leaderboard(self, known: dict[str, JsonValue]) -> None:
         names = (packed_catalogue.READER, *ranking.SCRIPTS)
@@ -207,36 +216,39 @@ class Site:
         self._place(file, plan_page.render(known, scripts, root, self._named))
         self._add_assets(plan_page.SCRIPTS)
 
-    def add_for_machines(
-        self, tree: Tree, publisher: Publisher, previews: Mapping[str, str]
-    ) -> Around:
+    def add_for_machines(self, public: Tree, publisher: Publisher, why_hidden: str) -> Around:
         """Add a page per run, and what programs read; say what goes around the pages.
 
         Args:
-            tree: all runs.
+            public: what is published.
             publisher: what the site says of itself.
-            previews: run id -> why it is not published; such runs are on pages alone.
+            why_hidden: said on the pages of other runs.
         """
-        around, known = Around(), {run.run_id: run for run in tree.valid}
+        around, known = Around(), {run.run_id: run for run in self._tree.valid}
         everything, board, listed = self._whole
-        shown = everything
-        if previews:
-            shown = group(r for r in tree.valid if r.run_id not in previews)
-            board, urls = rank(shown), {c.id: f"reports/{c.id}.html" for c in shown}
-            listed = catalogue.catalogue(board, {c.id: c for c in shown}, urls)
         for each in everything:
             self._add_run_pages(each, known, publisher, around)
-            around.updated[f"reports/{each.id}.md"] = dataset.latest(each)[:10]
-            for run in each.runs:
-                if why := previews.get(run.run_id):
-                    around.banner[f"{cite.FOLDER}/{run.run_id}/index.md"] = why
-            if why := previews.get(each.headline.run_id):
-                around.banner[f"reports/{each.id}.md"] = why
-        if previews:
-            count = text.counted(len(previews), "run")
-            words = f"{count} here: {next(iter(previews.values()))}"
+            if each.preview:
+                around.banner[f"reports/{each.id}.md"] = why_hidden
+        shown = everything
+        if public is not self._tree:
+            shown, known = group(public.valid), {run.run_id: run for run in public.valid}
+            board = rank(shown)
+            listed = self._catalogue(board, shown)
+            around.updated |= {
+                f"{cite.FOLDER}/{run.run_id}/index.md": _updated(led_by(each, run, known))
+                for each in shown
+                for run in each.runs
+            }
+        around.updated |= {f"reports/{c.id}.md": _updated(c) for c in shown}
+        if self._hidden:
+            words = f"{text.counted(len(self._hidden), 'run')} here: {why_hidden}"
             around.banner |= dict.fromkeys((HOME, COMPARE, PLAN), words)
-        left_out = [self._left_out(path, error) for path, error in tree.refused]
+            own = (f"{cite.FOLDER}/{run_id}/index.md" for run_id in self._hidden)
+            around.banner |= dict.fromkeys(own, why_hidden)
+        urls = {c.id: self._places[c.id].url for c in shown}
+        self._add_texts([(ranking_csv.NAME, ranking_csv.ranking(board, urls))])
+        left_out = [self._left_out(path, error) for path, error in public.refused]
         told = api.index(shown, board, left_out, publisher)
         self._add_texts(api.files(told, listed, publisher))
         for each in shown:
@@ -272,7 +284,7 @@ class Site:
             given = (view, links, configuration.headline.run_id, report_url, publisher.address)
             page = partial(self._kept.get, run_page.render, *given)
             self._place_later(file, run_page.title(view), page, searched=False)
-            around.updated[file.src_uri] = dataset.latest(view)[:10]
+            around.updated[file.src_uri] = _updated(view)
 
     def _add_texts(self, texts: Iterable[tuple[str, str]]) -> None:
         for uri, content in texts:
@@ -311,7 +323,7 @@ class Site:
         return text.printable(name), why
 
     def _reserve(self, uri: str) -> File:
-        in_nav = uri in {HOME, GLOSSARY, VERIFY, COMPARE, PLAN}
+        in_nav = uri in GENERATED
         inclusion = InclusionLevel.INCLUDED if in_nav else InclusionLevel.NOT_IN_NAV
         return File.generated(self._config, uri, content="", inclusion=inclusion)
 
@@ -394,6 +406,11 @@ def _own(configuration: Configuration, runs: Mapping[str, File]) -> dict[str, Fi
     reference = configuration.reference
     own = configuration.runs if reference is None else (*configuration.runs, reference)
     return {run.run_id: runs[run.run_id] for run in own}
+
+
+def _updated(configuration: Configuration) -> str:
+    """Return the day of the newest that is told."""
+    return dataset.latest(configuration)[:10]
 
 
 def front_matter(title: str, meta: Mapping[str, Any]) -> str:

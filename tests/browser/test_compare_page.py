@@ -111,15 +111,17 @@ def test_the_whole_choice_is_made_by_keyboard(site: Site, seen: Seen) -> None:
 
 def test_what_the_address_asks_for_in_vain_is_told(site: Site, seen: Seen) -> None:
     one, other = toys(site)
-    asked = f"a={one}&b=gone-000000000000&c={other}&d={one}&e=&color=red&f=%3Cimg%20src%3Dx%3E"
+    asked = f"c={other}&a={one}&b=gone-000000000000&color=red&d={one}&e=&f=%3Cimg%20src%3Dx%3E"
+    asked += "&g=constructor"
     seen.page.goto(f"{site.url}compare.html#{asked}")
     expect(seen.page.get_by_role("status").first.locator("p")).to_have_text(
         [
+            re.compile("asks for “color”"),
             re.compile(f"The address names {one} twice"),
             re.compile("names nothing as E"),
-            re.compile("asks for “color”"),
             re.compile("gone-000000000000 is not on this site"),
             re.compile("<img src=x> is not on this site"),
+            re.compile("constructor is not on this site"),
         ]
     )
     expect(seen.page.locator("h1")).to_have_text("Slow toy against Toy model on a CPU")

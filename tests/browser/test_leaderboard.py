@@ -191,6 +191,20 @@ def test_h2_what_an_address_asks_and_nobody_knows_is_told(page: Page, address: s
         assert word in told
 
 
+def test_what_an_address_says_twice_counts_once_and_the_rest_is_told(
+    page: Page, address: str
+) -> None:
+    asked = "sort=tpot.ascending&sort=rank.ascending&pin=delta&pin=delta&to=2026-99-99"
+    asked += "&columns=tpot+tpot&columns=model&find=%E0%A4%A&find="
+    assert opened(page, address, asked) == ["Delta"]
+    notices = page.locator(".tw-told .tw-notice")
+    expect(notices).to_have_count(3)
+    for words in ("“rank.ascending” is not the first", "“” is not the first", "“2026-99-99” is no"):
+        expect(notices.filter(has_text=words)).to_have_count(1)
+    heads = page.locator(".tw-lb thead:visible th").all_inner_texts()
+    assert [head.split("\n")[0] for head in heads] == ["Rank", "Configuration", "TPOT", "Model"]
+
+
 def test_rows_that_are_left_out_are_counted_with_the_reason(page: Page, address: str) -> None:
     opened(page, address, "engine=other")
     status = " ".join(page.locator(".tw-status:visible").all_inner_texts())

@@ -267,10 +267,19 @@ def test_what_the_address_asks_for_and_is_not_here_is_told(seen: Seen, address: 
     seen.page.goto(
         address
         + "#workload=gone.00000000&slo=e2e-0.5-1&load=abc&peak=NaN"
-        + "&sort=beauty&color=red&priced=soon"
+        + "&sort=beauty&color=red&priced=2026-99-99&unit=requests&unit=tokens"
     )
     notice = seen.page.locator("#plan-notice")
-    for words in ("gone.00000000", "e2e-0.5-1", "“abc”", "“NaN”", "beauty", "color", "no date"):
+    for words in (
+        "gone.00000000",
+        "e2e-0.5-1",
+        "“abc”",
+        "“NaN”",
+        "beauty",
+        "color",
+        "no date",
+        "“unit” more",
+    ):
         expect(notice).to_contain_text(words)
     assert len(rows(seen.page)) == 4
     assert not re.search(r"NaN|Infinity|undefined|null", seen.page.inner_text("#plan-answer"))

@@ -7,7 +7,6 @@ import pytest
 from tests.support.details import GOODPUT, a_detail
 from tokenwatt_site.pages.compare import SCRIPTS, picker, render, script_data
 from tokenwatt_site.pages.comparison_blocks import value_words
-from tokenwatt_site.pages.comparison_words import field_words
 from tokenwatt_site.pages.page import asset
 
 EVIL = "</script><img src=x onerror=alert(1)>"
@@ -83,18 +82,6 @@ def test_no_script_sets_markup() -> None:
         assert not any(
             word in text for word in ("innerHTML", "outerHTML", "insertAdjacent", "eval(")
         )
-
-
-@pytest.mark.parametrize(
-    ("path", "words"),
-    [
-        ("engine.argv", "Command line"),
-        ("engine.environment.OMP_NUM_THREADS", "Engine environment OMP NUM THREADS"),
-        ("conversation.turns", "Conversation turns"),
-    ],
-)
-def test_a_field_has_a_name(path: str, words: str) -> None:
-    assert field_words(path) == words
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,12 @@ def test_what_is_wrong_is_told_with_file_and_field(tmp_path: Path, text: str, fi
     assert problem.file == str(tmp_path / "0.yml")
 
 
+def test_a_file_with_another_ending_is_told_and_not_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(GOOD, encoding="utf-8")
+    with pytest.raises(SpecError, match=r"mine\.yaml"):
+        load_named(tmp_path, KNOWN)
+
+
 def test_all_files_are_told_at_once(tmp_path: Path) -> None:
     with pytest.raises(SpecError) as caught:
         load_named(write(tmp_path, "- 1\n", GOOD, GOOD, "a: [\n"), KNOWN)

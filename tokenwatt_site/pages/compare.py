@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from tokenwatt_site import statistics
 from tokenwatt_site.comparison.result import KINDS, OF_BOARDS, WHOLE, Detail
+from tokenwatt_site.field_words import FIELD_WORDS
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.pages.comparison_blocks import PAGE, address, blocks, heading
 from tokenwatt_site.pages.comparison_results import HOW_TO_READ, TICKS
-from tokenwatt_site.pages.comparison_words import FIELD_WORDS, MARKS, Block
+from tokenwatt_site.pages.comparison_words import MARKS, Block
 from tokenwatt_site.pages.detail import data
 from tokenwatt_site.pages.page import Page, render_template
 from tokenwatt_site.run import LONG_RUN_METRICS

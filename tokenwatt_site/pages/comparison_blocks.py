@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from tokenwatt_site.canonical import JsonValue
 from tokenwatt_site.comparison.compare import compare
 from tokenwatt_site.comparison.result import Compared, Detail, Field, Pair, Row, letter
+from tokenwatt_site.field_words import field_words
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.pages import text
 from tokenwatt_site.pages.comparison_results import pair_blocks
@@ -15,7 +16,6 @@ from tokenwatt_site.pages.comparison_words import (
     Parts,
     cell,
     change,
-    field_words,
     head,
     interval,
     percent,
@@ -82,6 +82,7 @@ def _notice(detail: Detail) -> str:
         "superseded": "Superseded.",
         "disputed": "Disputed.",
         "simulated": "Simulated: its numbers are about no product.",
+        "not published": "Not published.",
         "interrupted": "Interrupted.",
     }.get(detail["status"], "")
 

@@ -14,8 +14,10 @@ from tokenwatt_site.canonical import JsonValue
 from tokenwatt_site.comparability import flat
 from tokenwatt_site.configuration import Configuration
 from tokenwatt_site.eligibility import Exclusion
+from tokenwatt_site.field_words import in_words
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.pages import instruments, outcomes, text
+from tokenwatt_site.pages.unranked import CODE_WORDS
 from tokenwatt_site.run import Claims, MetricClaim
 from tokenwatt_site.spec import NOT_RECORDED
 from tokenwatt_site.trust.verify import ValidatedRun
@@ -29,7 +31,7 @@ FUNCTION = "TokenwattDetail"
 _DIVIDED = ("key", "label", "value", "repeats", "reason")
 _NOT_COMPARED = frozenset({"runs", "not_covered", "not_recorded", "keyid", "started", "ended"})
 
-_STATUS = ("withdrawn", "superseded", "disputed", "simulated", "interrupted")
+_STATUS = ("withdrawn", "superseded", "disputed", "simulated", "unpublished", "interrupted")
 """Codes of exclusions that stand for the whole run, the gravest first."""
 
 
@@ -84,7 +86,7 @@ def without_answers(configuration: Configuration) -> dict[str, JsonValue]:
         "exclusions": [{"code": why.code, "text": why.text} for why in configuration.exclusions],
         "retracted": head.standing.retracted,
         "disputed": head.standing.disputed,
-        "not_covered": [[each.what, each.why] for each in claims.not_covered],
+        "not_covered": [[each.what, in_words(each.why)] for each in claims.not_covered],
     }
 
 
@@ -117,7 +119,7 @@ def status(exclusions: Iterable[Exclusion]) -> str:
     codes = [why.code for why in exclusions]
     if not codes:
         return "may rank"
-    return next((code for code in _STATUS if code in codes), "unranked")
+    return next((CODE_WORDS[code] for code in _STATUS if code in codes), "unranked")
 
 
 def cards(configuration: Configuration) -> int | None:

@@ -50,7 +50,7 @@ def facts(configuration: Configuration) -> tuple[Fact, ...]:
 def _facts(configuration: Configuration) -> Iterator[Fact]:
     head = configuration.headline
     run, mode = head.run, head.run.spec.protocol.mode
-    yield from _against(head.standing)
+    yield from _against(head.standing, configuration.unpublished)
     yield from _settled(head.standing)
     if run.simulated:
         yield Fact(
@@ -132,11 +132,13 @@ _AGAINST: Mapping[StatementKind, str] = MappingProxyType(
 )
 
 
-def _against(standing: RunStanding) -> Iterator[Fact]:
+def _against(standing: RunStanding, unpublished: frozenset[str]) -> Iterator[Fact]:
     """What stands against the run comes before all that speaks for it."""
     for kind, does_not in _AGAINST.items():
         if found := standing.counting(kind):
-            told = "; ".join(f"{statements.signer(t)}: {statements.says(t)}" for t in found)
+            told = "; ".join(
+                f"{statements.signer(t)}: {statements.says(t, unpublished)}" for t in found
+            )
             yield Fact(kind, "warn", "warn", kind.capitalize(), f"{told}.", does_not)
 
 
@@ -278,7 +280,10 @@ def _reproduced(configuration: Configuration) -> Fact:
     if found:
         came_to = statements.outcomes(found)
         pooled = statements.together(found)
-        told = "; ".join(f"{statements.signer(t)}: {statements.says(t)}" for t in found)
+        told = "; ".join(
+            f"{statements.signer(t)}: {statements.says(t, configuration.unpublished)}"
+            for t in found
+        )
         return Fact(
             "reproduced",
             "yes" if came_to == f"reproduced {len(found)}×" else "warn",
@@ -292,7 +297,10 @@ def _reproduced(configuration: Configuration) -> Fact:
     others = {
         r.keyid
         for r in configuration.runs
-        if r.standing.publisher != chain[-1] and r.standing.key.trusted and not r.standing.retracted
+        if r.run_id not in configuration.unpublished
+        and r.standing.publisher != chain[-1]
+        and r.standing.key.trusted
+        and not r.standing.retracted
     }
     if others:
         return Fact(

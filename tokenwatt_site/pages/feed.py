@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from xml.etree import ElementTree as ET
 
 from tokenwatt_site.configuration import Configuration, led_by
+from tokenwatt_site.field_words import in_words
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.pages import cite, headline, statements, text
 from tokenwatt_site.pages.dataset import Publisher
@@ -132,7 +133,7 @@ def _value(view: Configuration) -> str:
     """The headline with its interval and n, or that there is none."""
     claim = headline.goodput(view.claims)
     if claim.value is None:
-        return f"no goodput ({claim.reason})"
+        return f"no goodput ({in_words(claim.reason or '')})"
     metric = METRICS[claim.key]
     kept = "" if claim.key == headline.LONG_RUN else f", {headline.UNCORRECTED}"
     return f"{text.amount(claim.value, metric)} {metric.unit} ({text.sureness(claim)}){kept}"

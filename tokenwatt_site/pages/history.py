@@ -48,10 +48,13 @@ class HistoryRow:
 
 def rows(configuration: Configuration, links: Links) -> tuple[HistoryRow, ...]:
     """Return one row per run, in the order of the configuration."""
-    return tuple(_row(run, links.runs.get(run.run_id)) for run in configuration.runs)
+    return tuple(
+        _row(run, links.runs.get(run.run_id), statements.marks(run, configuration.unpublished))
+        for run in configuration.runs
+    )
 
 
-def _row(run: ValidatedRun, folder: str | None) -> HistoryRow:
+def _row(run: ValidatedRun, folder: str | None, marks: tuple[str, ...]) -> HistoryRow:
     claim, held = run.claims.metric("goodput"), numbers.held(run.claims)
     lasting = run.claims.metric(headline.LONG_RUN)
     interrupted = ", interrupted" if run.run.status == "interrupted" else ""
@@ -68,7 +71,7 @@ def _row(run: ValidatedRun, folder: str | None) -> HistoryRow:
         else text.amount(lasting.value, METRICS[lasting.key]),
         missing=text.reason(claim) + ("" if held is None else f"; {held} held"),
         folder=folder,
-        marks=statements.marks(run),
+        marks=marks,
         struck=run.standing.retracted,
         evidence=tuple((name, f"{folder}/{path}") for name, path in files(run) if folder),
     )
@@ -95,7 +98,8 @@ def order(configuration: Configuration) -> str:
 
 def others(configuration: Configuration) -> str:
     """Say what the runs beside the headline gave; empty where there are none."""
-    head, *rest = configuration.runs
+    head, hidden = configuration.headline, configuration.unpublished
+    rest = [r for r in configuration.runs[1:] if configuration.preview or r.run_id not in hidden]
     metric = METRICS["goodput"]
     found = [run.claims.metric("goodput").value for run in rest]
     known = [value for value in found if value is not None]

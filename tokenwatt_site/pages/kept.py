@@ -75,7 +75,8 @@ def _seen(value: object) -> JsonValue:
     match value:
         case Configuration():
             runs, reference = _seen(value.runs), _seen(value.reference)
-            return [value.id, value.title, runs, reference, repr(value.exclusions)]
+            apart = [repr(value.exclusions), sorted(value.unpublished)]
+            return [value.id, value.title, runs, reference, apart]
         case ValidatedRun():
             # The run itself, its evidence too, is what its digest is of.
             standing, promised = repr(value.standing), repr(value.promised)

@@ -55,7 +55,7 @@ def load_named(folder: Path, known: Collection[str]) -> tuple[Named, ...]:
     """
     found: list[_Read] = []
     wrong: list[Problem] = []
-    for path in sorted(folder.glob("*.yml")):
+    for path in sorted(folder.glob("*.y*ml")):
         try:
             found.append(_read(path))
         except TokenwattError as error:
@@ -67,6 +67,9 @@ def load_named(folder: Path, known: Collection[str]) -> tuple[Named, ...]:
 
 
 def _read(path: Path) -> _Read:
+    if path.suffix != ".yml":
+        told = Problem("is passed over", file=str(path), found=path.suffix, expected="a name.yml")
+        raise InputError(told)
     value, lines = load_yaml(read_file(path), source=str(path))
     if not isinstance(value, dict):
         raise InputError(Problem("is no comparison", file=str(path), expected="fields with values"))

@@ -18,7 +18,7 @@ from tokenwatt_site.pages.factors import Factors
 from tokenwatt_site.pages.page import Page, render_template
 from tokenwatt_site.pages.sizing import Answer, Ask, Number, Offer
 
-SCRIPTS = ("sizing.js", "plan.js")
+SCRIPTS = ("sizing.js", "plan-form.js", "plan.js")
 """Scripts of the assets that it needs, in this order, after those of the catalogue."""
 
 TITLE = "What should I run"

@@ -9,11 +9,12 @@ from tokenwatt_site.canonical import JsonValue
 from tokenwatt_site.comparison.ratios import goodput
 from tokenwatt_site.comparison.result import Detail
 from tokenwatt_site.configuration import Configuration
+from tokenwatt_site.field_words import field_words
 from tokenwatt_site.lineage import RELEASED, Alike, Kin, field
 from tokenwatt_site.metrics import METRICS
-from tokenwatt_site.pages import headline, text
+from tokenwatt_site.pages import headline, statements, text
 from tokenwatt_site.pages.comparison_blocks import PAGE, address, value_words
-from tokenwatt_site.pages.comparison_words import MARKS, field_words, interval
+from tokenwatt_site.pages.comparison_words import MARKS, interval
 from tokenwatt_site.pages.detail import status, without_answers
 from tokenwatt_site.pages.page import Links
 
@@ -159,7 +160,15 @@ def _versions(configuration: Configuration, kin: Kin, links: Links) -> tuple[Ver
 
 def _tag(configuration: Configuration) -> str:
     told = status(configuration.exclusions)
-    return told if told in _GRAVE else ""
+    grave = told if told in _GRAVE else ""
+    return ", ".join(
+        word
+        for word in (
+            *statements.hidden(configuration.headline.run_id, configuration.unpublished),
+            grave,
+        )
+        if word
+    )
 
 
 def _changed(before: Configuration, after: Configuration) -> str:

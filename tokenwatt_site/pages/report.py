@@ -9,7 +9,7 @@ from types import MappingProxyType
 from urllib.parse import urljoin
 
 from tokenwatt_site.configuration import Configuration
-from tokenwatt_site.eligibility import Exclusion
+from tokenwatt_site.field_words import in_words
 from tokenwatt_site.lineage import NO_KIN, Kin
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.pages import (
@@ -77,7 +77,6 @@ def render(
     """
     head = configuration.headline
     spec, claims = head.run.spec, configuration.claims
-    exclusions = configuration.exclusions
     bars = figures.bar_figures(configuration)
     details = figures.detail_figures(configuration)
     answered, lasting = accuracy.section(configuration), long_run.section(configuration)
@@ -101,7 +100,7 @@ def render(
         title=configuration.title,
         eyebrow=_eyebrow(head),
         summary=summary,
-        notices=tuple(notices(head, exclusions)),
+        notices=tuple(notices(configuration)),
         key_figures=tuple(numbers.key_figures(configuration)),
         facts=facts.facts(configuration),
         check=verification.control(links.assets, head.run_id, folder),
@@ -164,7 +163,7 @@ def summary_parts(configuration: Configuration) -> Iterator[tuple[str, bool]]:
             yield "held", False
             yield held, True
             yield f"as its {METRICS['highest_pass_rate'].label.lower()} and", False
-        yield f"has no goodput to report ({goodput.reason or rate.reason}).", False
+        yield f"has no goodput to report ({in_words(goodput.reason or rate.reason or '')}).", False
     else:
         passed = [r.highest_pass_urps for r in claims.repeats if r.highest_pass_urps is not None]
         failed = [r.lowest_fail_urps for r in claims.repeats if r.lowest_fail_urps is not None]
@@ -261,9 +260,10 @@ _GATE_NOTICES: Mapping[GateOutcome, str] = MappingProxyType(
 )
 
 
-def notices(head: ValidatedRun, exclusions: tuple[Exclusion, ...]) -> Iterator[tuple[str, str]]:
-    """Yield (lead, rest) of what a reader has to know before any number of a run."""
-    yield from statements.notices(head.standing)
+def notices(configuration: Configuration) -> Iterator[tuple[str, str]]:
+    """Yield (lead, rest) of what a reader has to know before any number of the headline."""
+    head, exclusions = configuration.headline, configuration.exclusions
+    yield from statements.notices(head.standing, configuration.unpublished)
     gate = head.claims.gate
     lead = _GATE_NOTICES.get(gate.outcome)
     if lead is not None and gate.outcome == "failed":
@@ -296,7 +296,7 @@ def not_covered(claims: Claims) -> tuple[tuple[str, str], ...]:
     """(what is not covered, why); what is not for one and the same reason stands together."""
     found: dict[str, list[str]] = {}
     for item in claims.not_covered:
-        found.setdefault(item.why, []).append(item.what)
+        found.setdefault(in_words(item.why), []).append(item.what)
     return tuple(("; ".join(what), why) for why, what in found.items())
 
 

@@ -52,7 +52,7 @@ def render(
         day=run.run.conditions.started[:10],
         workload=run.run.spec.setup.workload,
         summary=summary,
-        notices=tuple(report.notices(run, view.exclusions)),
+        notices=tuple(report.notices(view)),
         leads=leader == run.run_id,
         report_url=report_url,
         key_figures=tuple(numbers.key_figures(view)),

@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from tokenwatt_site.accuracy_spec import AskedTask
 from tokenwatt_site.claims.caveats import not_recorded
+from tokenwatt_site.field_words import in_words
 from tokenwatt_site.pages import answers, instruments, text
 from tokenwatt_site.run import ReadBack
 from tokenwatt_site.spec import NOT_RECORDED, Setup
@@ -79,7 +80,7 @@ def rows(
             state = "read back" if read == len(paths) else "read back in part"
         result.append(SetupRow(group, field, declared, observed or None, state, code))
     result += [
-        SetupRow("Read back besides", name, entry.declared, entry.observed, entry.state)
+        SetupRow("Read back besides", in_words(name), entry.declared, entry.observed, entry.state)
         for name, entry in left.items()
     ]
     return tuple(result)

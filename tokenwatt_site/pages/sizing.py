@@ -20,7 +20,10 @@ _SLACK = 1e-12
 _DAYS_A_MONTH = 365 / 12
 
 BARRED = frozenset(
-    {"withdrawn", "superseded", "disputed", "simulated", "interrupted", "key", "physics", "slo"}
+    {
+        *("unpublished", "withdrawn", "superseded", "disputed", "simulated", "interrupted"),
+        *("key", "physics", "slo"),
+    }
 )
 """Codes of exclusions with which a configuration answers nothing; with others it stands apart."""
 
@@ -32,6 +35,7 @@ OUT: Mapping[str, str] = MappingProxyType(
         "workload": "another workload",
         "objectives": "SLO on other quantities",
         "looser": "measured with a looser SLO than asked",
+        "unpublished": "not published yet",
         "withdrawn": "withdrawn",
         "superseded": "superseded",
         "disputed": "disputed",

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from tokenwatt_site.configuration import Configuration
 from tokenwatt_site.pages import text
+from tokenwatt_site.pages.unranked import CODE_WORDS
 from tokenwatt_site.statistics import Ratio
 from tokenwatt_site.trust.keyring import KeyState
 from tokenwatt_site.trust.predicates import (
@@ -32,10 +33,14 @@ KEY_MARKS: dict[KeyState, str] = {
 
 @dataclass(frozen=True, slots=True)
 class StatementRow:
-    """A statement. `url`: where a dispute is discussed. `counts`: "yes", or why it does not."""
+    """A statement. `url`: where a dispute is discussed. `counts`: "yes", or why it does not.
+
+    `marks` is what a reader has to know of the run that it is about.
+    """
 
     made: str
     run_id: str
+    marks: tuple[str, ...]
     kind: str
     by: str
     says: str
@@ -45,7 +50,11 @@ class StatementRow:
 
 def rows(configuration: Configuration) -> tuple[StatementRow, ...]:
     """Return the statements about the runs, also those that change nothing."""
-    return tuple(_row(run, told) for run in configuration.runs for told in run.standing.told)
+    return tuple(
+        _row(run, told, configuration.unpublished)
+        for run in configuration.runs
+        for told in run.standing.told
+    )
 
 
 def unheard(configuration: Configuration) -> int:
@@ -53,14 +62,20 @@ def unheard(configuration: Configuration) -> int:
     return sum(run.standing.unheard for run in configuration.runs)
 
 
-def _row(run: ValidatedRun, told: Told) -> StatementRow:
+def hidden(run_id: str, unpublished: frozenset[str]) -> tuple[str, ...]:
+    """Return the tag of a run that is not published, which pages name in a preview alone."""
+    return (CODE_WORDS["unpublished"],) if run_id in unpublished else ()
+
+
+def _row(run: ValidatedRun, told: Told, unpublished: frozenset[str]) -> StatementRow:
     said = told.signed.said
     return StatementRow(
         made=minute(told),
         run_id=run.run_id,
+        marks=hidden(run.run_id, unpublished),
         kind=told.signed.kind,
         by=signer(told),
-        says=says(told),
+        says=says(told, unpublished),
         url=said.url if isinstance(said, Disputed) else None,
         counts=told.why_not or _yes(told),
     )
@@ -82,17 +97,21 @@ def signer(told: Told) -> str:
     return told.key.name or f"unknown key {told.signed.keyid}"
 
 
-def says(told: Told) -> str:
-    """What a statement says beside its kind."""
+def says(told: Told, unpublished: frozenset[str] = frozenset()) -> str:
+    """What a statement says beside its kind; a run that it names may be one of `unpublished`."""
     said = told.signed.said
+
+    def named(run_id: str) -> str:
+        return " ".join((run_id[:12], *(f"({word})" for word in hidden(run_id, unpublished))))
+
     if isinstance(said, Recomputed):
         level = "" if said.level == "model" else ", without the replay of the engine model"
         return f"{said.numbers:,} numbers{level}, by tokenwatt-site {said.tool_version}"
     if isinstance(said, Reproduced):
         found = "" if told.ratio is None else f", {ratio(told.ratio)}"
-        return f"run {said.run[:12]} {said.outcome}{found}"
+        return f"run {named(said.run)} {said.outcome}{found}"
     if isinstance(said, Superseded):
-        return f"by run {said.by[:12]}: {said.reason}"
+        return f"by run {named(said.by)}: {said.reason}"
     if isinstance(said, Seen):
         return f"statement {said.statement[:12]} was there"
     return told.signed.reason or "the run was there"
@@ -124,12 +143,14 @@ def together(found: Sequence[Told]) -> Ratio | None:
     return Ratio(value, min(lows), max(highs))
 
 
-def notices(standing: RunStanding) -> Iterator[tuple[str, str]]:
+def notices(
+    standing: RunStanding, unpublished: frozenset[str] = frozenset()
+) -> Iterator[tuple[str, str]]:
     """Yield (lead, rest) of what stands above the numbers of a run."""
     for told in standing.counting("withdrawn"):
         yield "Withdrawn.", f"{signer(told)}, {minute(told)}: {told.signed.reason}."
     for told in standing.counting("superseded"):
-        yield "Superseded.", f"{signer(told)}, {minute(told)}: {says(told)}."
+        yield "Superseded.", f"{signer(told)}, {minute(told)}: {says(told, unpublished)}."
     for told in standing.counting("disputed"):
         yield "Disputed.", f"{signer(told)}, {minute(told)}: {told.signed.reason}."
     if not standing.key.trusted and standing.key.state != "unknown":
@@ -142,10 +163,10 @@ def notices(standing: RunStanding) -> Iterator[tuple[str, str]]:
         )
 
 
-def marks(run: ValidatedRun) -> tuple[str, ...]:
-    """The tags of a run in a list: what was stated against it, and a key that has ended."""
+def marks(run: ValidatedRun, unpublished: frozenset[str] = frozenset()) -> tuple[str, ...]:
+    """The tags of a run in a list: not published, what was stated against it, a key that ended."""
     standing = run.standing
     kinds: tuple[Kind, ...] = ("withdrawn", "superseded", "disputed")
     stated = [kind for kind in kinds if standing.counting(kind)]
     key = KEY_MARKS.get(standing.key.state)
-    return (*stated, *([key] if key else []))
+    return (*hidden(run.run_id, unpublished), *stated, *([key] if key else []))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
+from tokenwatt_site.field_words import in_words
 from tokenwatt_site.lengths import Conversation, Fixed, Lengths, Lognormal
 from tokenwatt_site.metrics import METRICS, Metric
 from tokenwatt_site.run import Distribution, MetricClaim
@@ -76,9 +77,9 @@ def metric_of(claim: MetricClaim) -> Metric:
 def reason(claim: MetricClaim) -> str:
     """Say that there is no number and why; what a check barred was measured, and says so itself."""
     if claim.reason and claim.reason.startswith(("withheld", "INVALID")):
-        return claim.reason
+        return in_words(claim.reason)
     lacks = NOT_CORRECTED if claim.key in LONG_RUN else NOT_MEASURED
-    return f"{lacks}: {claim.reason or 'no reason was recorded'}"
+    return f"{lacks}: {in_words(claim.reason or 'no reason was recorded')}"
 
 
 def sureness(claim: MetricClaim) -> str:

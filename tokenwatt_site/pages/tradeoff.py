@@ -20,7 +20,7 @@ Y_AXES = (
 )
 """Columns of the catalogue that may be an axis, the one to begin with first."""
 
-_NEVER = frozenset({"withdrawn", "superseded", "physics"})
+_NEVER = frozenset({"unpublished", "withdrawn", "superseded", "physics"})
 FAILED = GATE_WORDS["failed"]
 """The tag of a row whose answers are wrong."""
 

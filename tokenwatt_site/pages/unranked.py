@@ -10,6 +10,7 @@ from tokenwatt_site.run import GateOutcome
 from tokenwatt_site.trust.keyring import KeyState
 
 CODE_WORDS = {
+    "unpublished": "not published",
     "withdrawn": "withdrawn",
     "superseded": "superseded",
     "disputed": "disputed",

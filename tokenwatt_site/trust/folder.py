@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,8 +29,13 @@ class Listing:
     refused: tuple[tuple[Path, InputError], ...]
 
 
-def listing(folder: Path) -> Listing:
-    """List a folder of runs; one that is not there is empty. No link is followed."""
+def listing(folder: Path, only: Collection[Path] | None = None) -> Listing:
+    """List a folder of runs; one that is not there is empty. No link is followed.
+
+    Args:
+        folder: of runs.
+        only: the files that are listed; None: all.
+    """
     documents: list[Path] = []
     statements: list[Path] = []
     refused: list[tuple[Path, InputError]] = []
@@ -50,6 +56,8 @@ def listing(folder: Path) -> Listing:
             path = where / entry.name
             if entry.is_dir(follow_symlinks=False):
                 waiting.append((path, depth + 1))
+            elif only is not None and path not in only:
+                continue
             elif entry.name.endswith(ENDING):
                 statements.append(path)
             elif entry.name.endswith(".json") or (entry.is_symlink() and entry.is_dir()):

@@ -48,7 +48,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import InitVar, dataclass, replace
 from datetime import UTC, datetime
@@ -225,13 +225,13 @@ def _unread(run: ValidatedRun, *files: tuple[Path, TokenwattError]) -> Validated
 
 
 def _found(
-    path: Path, document: JsonValue, keyring: Keyring
+    path: Path, document: JsonValue, keyring: Keyring, only: Collection[Path] | None = None
 ) -> tuple[Found, tuple[tuple[Path, TokenwattError], ...]]:
     """Return a commitment with what is stated about it, and the files with what is not valid."""
     committed = commitment.parse(canonical_bytes(document), str(path))
     refuse_private(committed.commitment.opening, "opening", file=str(path))
     known = {*keyring.keys, committed.keyid}
-    said = beside.gather([beside.path_beside(path)], run_id=committed.digest, known=known)
+    said = beside.gather(_beside([path], only), run_id=committed.digest, known=known)
     return Found(path, committed, said.signed), said.unread
 
 
@@ -243,16 +243,24 @@ def _promised(
     return [replace(run, promised=told, made_by=_MADE_HERE) for run, told in pairs], lies
 
 
-def settle(runs: Sequence[ValidatedRun], keyring: Keyring) -> tuple[ValidatedRun, ...]:
+def _beside(paths: Iterable[Path], only: Collection[Path] | None) -> list[Path]:
+    files = [beside.path_beside(path) for path in paths]
+    return [file for file in files if only is None or file in only]
+
+
+def settle(
+    runs: Sequence[ValidatedRun], keyring: Keyring, only: Collection[Path] | None = None
+) -> tuple[ValidatedRun, ...]:
     """Give each run the standing that the statements beside it make, with the others in sight.
 
     Statements beside one copy of a run are about every copy, so that none is lost by copying. What
-    was found unread beside a run before stays named.
+    was found unread beside a run before stays named. Of the files beside them only those of `only`
+    are read; None: all.
     """
     now = datetime.now(UTC)
     said = {
         run_id: beside.gather(
-            [beside.path_beside(run.path) for run in copies],
+            _beside((run.path for run in copies), only),
             run_id=run_id,
             known={*keyring.keys, *(run.keyid for run in copies)},
         )
@@ -281,7 +289,12 @@ def load_claims_only(path: Path) -> ClaimsOnlyRecord:
     return _quoted(path, load_json(read_file(path), source=str(path)))
 
 
-def read_tree(runs_folder: Path, keyring: Keyring, checked: Checked | None = None) -> Tree:
+def read_tree(
+    runs_folder: Path,
+    keyring: Keyring,
+    checked: Checked | None = None,
+    only: Collection[Path] | None = None,
+) -> Tree:
     """Read every `*.json` under a folder; its place and name carry no meaning.
 
     Of several copies of a run one counts: one signed with a known key, else the first path. (Where
@@ -294,12 +307,13 @@ def read_tree(runs_folder: Path, keyring: Keyring, checked: Checked | None = Non
         runs_folder: where they are.
         keyring: the registered keys.
         checked: runs that passed in an earlier call; None verifies all of them.
+        only: the files to read, as if there were no others; evidence is as the runs name it.
     """
     runs: list[ValidatedRun] = []
     quoted: list[tuple[Path, ClaimsOnlyRecord]] = []
     found: list[Found] = []
     refused: list[tuple[Path, TokenwattError]] = []
-    listed = listing(runs_folder)
+    listed = listing(runs_folder, only)
     for path in listed.documents:
         try:
             data = _bytes(path, runs_folder)
@@ -311,7 +325,7 @@ def read_tree(runs_folder: Path, keyring: Keyring, checked: Checked | None = Non
             if isinstance(document, dict) and "record_schema" in document:
                 quoted.append((path, _quoted(path, document)))
             elif commitment.is_commitment(document):
-                each, unread = _found(path, document, keyring)
+                each, unread = _found(path, document, keyring, only)
                 found.append(each)
                 refused += unread
             else:
@@ -321,7 +335,7 @@ def read_tree(runs_folder: Path, keyring: Keyring, checked: Checked | None = Non
                     checked.keep(data, run.run_id, run.keyid, run.held, run.run.evidence)
         except TokenwattError as error:
             refused.append((path, error))
-    runs, lies = _promised(settle(runs, keyring), found, keyring)
+    runs, lies = _promised(settle(runs, keyring, only), found, keyring)
     refused += lies
     refused += {path: (path, why) for run in runs for path, why in run.standing.unread}.values()
     refused += listed.refused

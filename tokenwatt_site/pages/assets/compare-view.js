@@ -8,7 +8,8 @@
   var SIDE = { higher: "↑ higher is better", lower: "↓ lower is better", neither: "" };
   var NOTICES = {
     withdrawn: "Withdrawn.", superseded: "Superseded.", disputed: "Disputed.",
-    simulated: "Simulated: its numbers are about no product.", interrupted: "Interrupted."
+    simulated: "Simulated: its numbers are about no product.", "not published": "Not published.",
+    interrupted: "Interrupted."
   };
   var OTHER_BOARDS = "Each side ran on the boards that its report names; two of one model may differ, and their" +
     " power readings by up to 5%.";

@@ -5,7 +5,7 @@
 
   var data = globalThis.TokenwattCompareData, view = globalThis.TokenwattCompareView, letter = globalThis.TokenwattComparison.letter;
   var root = document.getElementById("compare"), NS = "http://www.w3.org/2000/svg", SHOWN = 200;
-  var known = {}, waiting = {}, job = 0, sides = [], filter = "", choice = location.hash, plain = document.title;
+  var known = Object.create(null), waiting = Object.create(null), job = 0, sides = [], filter = "", choice = location.hash, plain = document.title;
 
   function part(id) { return document.getElementById("compare-" + id); }
 
@@ -185,7 +185,10 @@
 
   function asked() {
     var ids = [], told = [];
-    Array.from(new URLSearchParams(location.hash.slice(1))).forEach(function (pair) {
+    var given = new URLSearchParams(location.hash.slice(1));
+    // By letter: A is the baseline wherever it stands.
+    given.sort();
+    Array.from(given).forEach(function (pair) {
       var key = pair[0], id = pair[1];
       if (!id) {
         if (/^[a-z]$/.test(key)) { told.push("The address names nothing as " + key.toUpperCase() + "."); }

@@ -96,6 +96,16 @@
 
   var searchable = known.once(function (index) { return (rows[index].title + " " + rows[index].under).toLowerCase(); });
 
+  /* Of a choice that there is one of, the first counts. */
+  function repeated(choices, notices) {
+    CHOICES.forEach(function (key) {
+      if (key === "pin" || key === "columns") { return; }
+      choices.getAll(key).forEach(function (value, at, every) {
+        if (value !== every[0]) { notices.push([key, value, key + " is given more than once, and “" + value + "” is not the first"]); }
+      });
+    });
+  }
+
   /* The filters that are on, in the order in which a row that is left out is counted. */
   function stages(choices, mine, notices) {
     var found = [];
@@ -116,7 +126,7 @@
     [["from", "Measured from", 1], ["to", "Measured to", -1]].forEach(function (end) {
       var date = choices.get(end[0]);
       if (!date) { return; }
-      if (!/^\d{4}-\d{2}-\d{2}$/.test(date)) { notices.push([end[0], date, end[1] + " “" + date + "” is no date"]); return; }
+      if (!/^\d{4}-\d{2}-\d{2}$/.test(date) || isNaN(Date.parse(date))) { notices.push([end[0], date, end[1] + " “" + date + "” is no date"]); return; }
       found.push({ key: end[0], label: end[1] + " " + date, test: function (index) {
         return end[2] > 0 ? rows[index].measured >= date : rows[index].measured <= date;
       } });
@@ -143,7 +153,7 @@
 
   function shownColumns(choices, board, notices) {
     if (!choices.has("columns")) { return board.shown.concat(ENDS); }
-    return choices.get("columns").split(" ").filter(function (key) {
+    return Array.from(new Set(choices.getAll("columns").join(" ").split(" "))).filter(function (key) {
       if (!key) { return false; }
       if (order.indexOf(key) >= 0) { return true; }
       notices.push(["columns", key, "no column is called “" + key + "”"]);
@@ -163,7 +173,7 @@
 
   function pins(choices, current, notices) {
     var found = [];
-    choices.getAll("pin").forEach(function (id) {
+    new Set(choices.getAll("pin")).forEach(function (id) {
       var index = placeOf(id);
       if (index < 0) { notices.push(["pin", id, "no configuration here is called “" + id + "”"]); return; }
       if (rows[index].section === current) { found.push(index); return; }
@@ -195,6 +205,7 @@
     choices.forEach(function (value, key) {
       if (CHOICES.indexOf(key) < 0 && !isFacet(key)) { notices.push([key, value, "nothing here is called “" + key + "”"]); }
     });
+    repeated(choices, notices);
     var filters = stages(choices, mine, notices), left = new Map(), passed = [];
     mine.forEach(function (index) {
       var failed = filters.find(function (stage) { return !stage.test(index); });

@@ -1,27 +1,12 @@
-/* The page "What should I run": takes the reader's load and prices, and lists what measured configurations need. Every
-   choice is in the address. */
+/* The page "What should I run": what measured configurations take for what its fields ask. */
 (function () {
   "use strict";
 
-  var known = globalThis.TokenwattCatalogue, sizing = globalThis.TokenwattSizing;
-  var root = document.getElementById("plan"), MOST_ROWS = 50, MOST_OUT = 100;
-  if (!root || !known || !sizing || !known.rows.length) { return; }
+  var known = globalThis.TokenwattCatalogue, sizing = globalThis.TokenwattSizing, form = globalThis.TokenwattPlanForm;
+  var MOST_ROWS = 50, MOST_OUT = 100, shown;
+  if (!form) { return; }
 
-  var told = JSON.parse(root.dataset.plan), form = part("form"), sections, remembered = {}, priced = null, shown = MOST_ROWS, begun = false;
-  var PRICES = { price: true, card: true, grid: true, pue: true, currency: true };
-
-  function part(id) { return document.getElementById("plan-" + id); }
-
-  function make(tag, words, name) {
-    var made = document.createElement(tag);
-    if (words !== undefined && words !== null) { made.textContent = words; }
-    if (name) { made.className = name; }
-    return made;
-  }
-
-  function controls() { return Array.prototype.slice.call(root.querySelectorAll("[data-key]")); }
-
-  function counted(n, one) { return n.toLocaleString("en-US") + " " + one + (n === 1 ? "" : "s"); }
+  var told = form.told, part = form.part, make = form.make, counted = form.counted, whole = form.whole;
 
   /* Three digits, or all before the point. */
   function written(value) {
@@ -30,127 +15,10 @@
     return Number(value.toFixed(digits)).toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
   }
 
-  function whole(value) { return value.toLocaleString("en-US"); }
   function percent(value) { return (100 * value).toFixed(0) + "%"; }
   function money(value) { return value >= 0.1 && value < 100 ? value.toFixed(2) : written(value); }
 
-  /* ---------- what may be asked ---------- */
-
-  function workloadId(section) { return section.workload + "." + section.workload_hash.replace(/^sha256:/, "").slice(0, 8); }
-
-  function sloId(section) {
-    return section.objectives.map(function (o) { return [o.metric, o.quantile, o.limit_ms].join("-"); }).join("_");
-  }
-
-  function limit(ms) { return ms >= 1000 ? ms / 1000 + " s" : ms + " ms"; }
-
-  function sloWords(section) {
-    return section.objectives.map(function (o) {
-      return o.metric.toUpperCase() + " p" + Number((100 * o.quantile).toPrecision(12)) + " ≤ " + limit(o.limit_ms);
-    }).join(" and ");
-  }
-
-  function options(select, found) {
-    select.replaceChildren.apply(select, found.map(function (one) {
-      var option = make("option", one[1]);
-      option.value = one[0];
-      return option;
-    }));
-  }
-
-  function distinct(sections, id, words) {
-    var seen = {};
-    return sections.filter(function (section) {
-      return Object.prototype.hasOwnProperty.call(seen, id(section)) ? false : (seen[id(section)] = true);
-    }).map(function (section) { return [id(section), words(section)]; });
-  }
-
-  /* The first question that has an answer comes first. */
-  function ordering() {
-    var answered = known.rows.filter(function (row) {
-      var section = known.sections[row.section];
-      return !sizing.whyOut(row, section, { workload: section.workload, hash: section.workload_hash, slo: section.objectives }, told);
-    }).map(function (row) { return row.section; });
-    var first = known.sections.filter(function (section, index) { return answered.indexOf(index) >= 0; })[0];
-    return known.sections.slice().sort(function (a, b) { return (b === first) - (a === first); });
-  }
-
-  function workloadWords(section) {
-    var twice = sections.some(function (one) { return one.workload === section.workload && one.workload_hash !== section.workload_hash; });
-    return section.workload + (twice ? " (" + workloadId(section).slice(-8) + ")" : "");
-  }
-
-  function ofWorkload() {
-    return sections.filter(function (section) { return workloadId(section) === part("workload").value; });
-  }
-
-  function offerSlos() {
-    var before = part("slo").value, slos = distinct(ofWorkload(), sloId, sloWords);
-    options(part("slo"), slos);
-    if (slos.some(function (one) { return one[0] === before; })) { part("slo").value = before; }
-    part("workload-told").textContent = lengths();
-  }
-
-  /* How long its requests are on average, from any row that tells. */
-  function lengths() {
-    var mine = ofWorkload(), row = known.rows.find(function (one) {
-      if (mine.indexOf(known.sections[one.section]) < 0) { return false; }
-      var cells = one.cells;
-      return cells.boundary_rate.value !== null && cells.goodput.value !== null && cells.input_throughput.value !== null;
-    });
-    if (!row) { return ""; }
-    var rate = row.cells.boundary_rate.value;
-    return "A request: " + whole(Math.round(row.cells.input_throughput.value / rate)) + " tokens in and "
-      + whole(Math.round(row.cells.goodput.value / rate)) + " out on average. Yours should be like it.";
-  }
-
-  function aim(unit) {
-    var load = told.loads[unit], field = part("load");
-    field.min = load[1];
-    field.max = load[2];
-    field.value = remembered[unit] || load[3];
-    field.dataset.default = load[3];
-    part("load-unit").textContent = load[0] + ", " + load[1].toLocaleString("en-US") + " to " + load[2].toLocaleString("en-US");
-  }
-
-  /* ---------- what is asked ---------- */
-
-  function complaint(field) {
-    var least = Number(field.min), most = Number(field.max), value = Number(field.value);
-    if (field.validity.badInput) { return "This is no number."; }
-    if (field.value === "") { return field.required ? "A number is needed, such as " + field.dataset.default + "." : ""; }
-    if (!(value >= least && value <= most)) {
-      return "From " + least.toLocaleString("en-US", { maximumFractionDigits: 3 }) + " to " + most.toLocaleString("en-US") + ".";
-    }
-    return "";
-  }
-
-  /* Says at each field what is wrong with it. */
-  function checked() {
-    var wrong = 0;
-    root.querySelectorAll("input[type=number]").forEach(function (field) {
-      var words = complaint(field), at = document.getElementById(field.id + "-error");
-      if (at.textContent !== words) { at.textContent = words; }
-      if (words) { field.setAttribute("aria-invalid", "true"); wrong++; } else { field.removeAttribute("aria-invalid"); }
-    });
-    return wrong;
-  }
-
-  function given(id) { return part(id).value === "" ? null : Number(part(id).value); }
-
-  function asked() {
-    var section = ofWorkload().filter(function (one) { return sloId(one) === part("slo").value; })[0];
-    var kinds = {};
-    root.querySelectorAll("[data-accelerator]").forEach(function (field) {
-      if (field.value !== "") { kinds[field.dataset.accelerator] = Number(field.value); }
-    });
-    return {
-      workload: section.workload, hash: section.workload_hash, slo: section.objectives, id: sloId(section),
-      load: given("load"), per_day: part("unit").value === "tokens", peak: given("peak"), headroom: given("headroom"),
-      hours: given("hours"), pue: given("pue"), per_kwh: given("price"), per_card_hour: given("card"), g_per_kwh: given("grid"),
-      kinds: kinds
-    };
-  }
+  /* ---------- who answers ---------- */
 
   function priceOf(ask, row) {
     var kind = row.facets.accelerator;
@@ -225,7 +93,7 @@
     if (!one.offered.corrected && !one.row.excluded.some(function (why) { return why[0] === "long-run"; })) {
       marks.push("not corrected to the long run");
     }
-    if (sloId(one.section) !== part("slo").value) { marks.push("measured with " + sloWords(one.section)); }
+    if (form.sloId(one.section) !== part("slo").value) { marks.push("measured with " + form.sloWords(one.section)); }
     if (marks.length) {
       var tags = make("small", null, "tw-tags");
       marks.forEach(function (mark) { tags.append(make("span", mark, "tw-tag"), " "); });
@@ -360,7 +228,7 @@
   }
 
   function show() {
-    var area = part("answer"), wrong = checked();
+    var area = part("answer"), wrong = form.checked();
     part("sorting").hidden = wrong > 0;
     if (wrong) {
       area.replaceChildren();
@@ -368,7 +236,7 @@
       part("verdict").textContent = "Mend " + counted(wrong, "field") + " above, then there is an answer.";
       return;
     }
-    var ask = asked(), found = answers(ask), total = 0;
+    var ask = form.asked(), found = answers(ask), total = 0;
     found.groups.forEach(function (group) { ordered(group.rows); total += group.rows.length; });
     part("verdict").textContent = verdict(found.groups);
     part("sorting").hidden = !total;
@@ -392,118 +260,14 @@
   }
 
   function footnote(ask) {
-    var any = ask.per_kwh !== null || ask.per_card_hour !== null || Object.keys(ask.kinds).length > 0;
+    var priced = form.priced(), any = ask.per_kwh !== null || ask.per_card_hour !== null || Object.keys(ask.kinds).length > 0;
     return "Power was measured at the boundary only; what these draw at part load is an assumption, told in each row. "
       + (any ? priced ? "Prices are yours, entered on " + priced + "." : "Prices are those of the fields; when they were entered is not in the address."
         : "Give a price for money.");
   }
 
-  /* ---------- the address ---------- */
-
-  function today() {
-    var now = new Date();
-    return [now.getFullYear(), String(now.getMonth() + 1).padStart(2, "0"), String(now.getDate()).padStart(2, "0")].join("-");
-  }
-
-  function keep() {
-    var state = new URLSearchParams();
-    controls().forEach(function (control) {
-      if (control.value !== "" || control.dataset.default) { state.set(control.dataset.key, control.value); }
-    });
-    if (priced) { state.set("priced", priced); }
-    history.replaceState(null, "", "#" + state.toString());
-  }
-
-  function notice(lines) {
-    part("notice").replaceChildren.apply(part("notice"), lines.map(function (line) {
-      var p = make("p", null, "tw-notice");
-      p.append(make("span", line));
-      return p;
-    }));
-  }
-
-  function quoted(text) { return "“" + (text.length > 60 ? text.slice(0, 60) + "…" : text) + "”"; }
-
-  /* Sets a control to what the address says, and returns what is wrong with that; empty: nothing. */
-  function put(control, value) {
-    if (control.tagName === "SELECT") {
-      if (!Array.prototype.some.call(control.options, function (option) { return option.value === value; })) {
-        return "The address asks for " + control.dataset.key + " " + quoted(value) + ", which is not here; "
-          + (control.selectedOptions[0] ? control.selectedOptions[0].textContent : "nothing") + " is shown.";
-      }
-      control.value = value;
-    } else if (control.type === "number") {
-      if (value === "" && !control.required) { control.value = ""; return ""; }
-      if (value.trim() === "" || !isFinite(Number(value))) {
-        return "The address gives " + quoted(value) + " for " + control.dataset.key + ", which is no number; "
-          + (control.value === "" ? "none" : control.value) + " is taken.";
-      }
-      control.value = String(Number(value));
-    } else {
-      control.value = value.slice(0, control.maxLength);
-    }
-    return "";
-  }
-
-  function restore() {
-    var hash = location.hash.slice(1), state = new URLSearchParams(hash), wrong = [], byKey = {};
-    // A place on the page is no choice; and none is one, too.
-    if (hash && hash.indexOf("=") < 0) {
-      if (begun) { return; }
-      state = new URLSearchParams();
-    }
-    begun = true;
-    priced = null;
-    remembered = {};
-    controls().forEach(function (control) { byKey[control.dataset.key] = control; });
-    function take(key) {
-      if (!state.has(key)) { return; }
-      var words = put(byKey[key], state.get(key));
-      if (words) { wrong.push(words); }
-    }
-    controls().forEach(function (control) {
-      if (control.tagName === "SELECT") { control.selectedIndex = 0; } else { control.value = control.dataset.default; }
-    });
-    // What one choice offers depends on those before it.
-    take("workload");
-    offerSlos();
-    part("slo").selectedIndex = 0;
-    take("slo");
-    take("unit");
-    aim(part("unit").value);
-    Object.keys(byKey).forEach(function (key) {
-      if (["workload", "slo", "unit"].indexOf(key) < 0) { take(key); }
-    });
-    state.forEach(function (value, key) {
-      if (key === "priced") {
-        if (/^\d{4}-\d\d-\d\d$/.test(value)) { priced = value; } else { wrong.push("The address gives no date for its prices."); }
-      } else if (!Object.prototype.hasOwnProperty.call(byKey, key)) {
-        wrong.push("The address asks for " + quoted(key) + ", which this page does not know.");
-      }
-    });
-    notice(wrong);
+  form.begin(function () {
     shown = MOST_ROWS;
     show();
-  }
-
-  function changed(event) {
-    var control = event.target, key = control.dataset.key;
-    if (!key) { return; }
-    if (key === "workload") { offerSlos(); }
-    if (key === "load") { remembered[part("unit").value] = control.value; }
-    if (key === "unit") { aim(control.value); }
-    if (PRICES[key.split(".")[0]] === true) { priced = today(); }
-    shown = MOST_ROWS;
-    notice([]);
-    keep();
-    show();
-  }
-
-  sections = ordering();
-  options(part("workload"), distinct(sections, workloadId, workloadWords));
-  form.hidden = false;
-  root.addEventListener("input", changed);
-  form.addEventListener("submit", function (event) { event.preventDefault(); });
-  addEventListener("hashchange", restore);
-  restore();
+  });
 })();

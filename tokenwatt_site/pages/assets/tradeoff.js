@@ -9,7 +9,7 @@
   var rows = known.rows, SVG = "http://www.w3.org/2000/svg";
   var X = ["interactivity", "ttft", "tpot"];
   var Y = ["tokens_per_joule", "goodput_per_card", "measured_goodput_per_card", "long_run_goodput", "goodput"];
-  var NEVER = ["withdrawn", "superseded", "physics"], FAILED = "accuracy gate failed";
+  var NEVER = ["unpublished", "withdrawn", "superseded", "physics"], FAILED = "accuracy gate failed";
   var COLOURS = ["blue", "green", "purple", "ink"];
   /* Around a centre, of about the same area; drawn as a path so that many points are one element. */
   var SHAPES = [
