@@ -134,7 +134,7 @@ def test_the_order_of_windows_and_the_names_of_launches_mean_nothing() -> None:
 
 
 def test_intervals_hold_the_truth_as_often_as_they_promise() -> None:
-    # Launches differ by 0.7% and windows by 0.4%. As if windows were launches: 85%.
+    # Launches differ by 0.7% and windows by 0.4%. As if windows were launches, as few as 85%.
     truth, held = (BASE_W, INPUT_J, OUTPUT_J), [0, 0, 0]
     for seed in range(80):
         found = told(measured(launches=3, seed=seed, of_launch=0.007, of_window=0.004))

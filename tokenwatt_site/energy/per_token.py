@@ -5,7 +5,7 @@ One window tells the sum of both alone. Over windows of several mixes their watt
     E / T = base + input_j × N_in / T + output_j × N_out / T
 
 so that each counts the same, however long it is. The unit is the launch: windows of one share its
-luck, and intervals from windows would hold the truth in 85% of cases where they promise 95%. So
+luck, and intervals from windows hold the truth in as few as 85% of cases where they promise 95%. So
 each launch is left out in turn (jackknife), and three of them are spent on the three figures.
 """
 
@@ -29,6 +29,9 @@ MOST_INFLATED = 100.0
 At 100 a watt of chance is ten in what is laid to one kind of token: less than a tenth of that rate
 is not told by the other one and by time.
 """
+
+MOST_UNEXPLAINED = 0.05
+"""Of the mean watts a fit may leave: of more, energy is in no proportion to tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +101,13 @@ def token_energy(windows: Sequence[MixWindow]) -> TokenEnergy | str:
                 f"{name} would take less than nothing (95% {each.low:.3g} to {each.high:.3g}), so"
                 " that energy is not in proportion to tokens here"
             )
-    rest = math.fsum((p.watts - _fitted(found, p)) ** 2 for p in points) / len(points)
-    return TokenEnergy(
-        base_w, input_j, output_j, len(points), len(launches), math.sqrt(rest) / whole.watts
-    )
+    rest = _mean([(p.watts - _fitted(found, p)) ** 2 for p in points])
+    if (unexplained := math.sqrt(rest) / whole.watts) > MOST_UNEXPLAINED:
+        return (
+            f"the fit leaves {unexplained:.1%} of the watts, so that energy is not in proportion to"
+            " tokens here"
+        )
+    return TokenEnergy(base_w, input_j, output_j, len(points), len(launches), unexplained)
 
 
 def _collinear(inflation: float, why: str) -> str:
