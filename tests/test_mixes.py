@@ -143,7 +143,7 @@ def test_a_report_shows_the_figures_with_how_sure_they_are(two: tuple[Configurat
 
     assert "Energy of an input token, apart" in html
     assert "6 launches, 95% CI" in html
-    assert "least squares over 18 windows of 2 runs that differ in lengths alone" in html
+    assert "18 windows of runs that differ in lengths alone, long-prompts v1 and long-" in html
     assert WHAT not in html
 
 

@@ -30,12 +30,14 @@ def section(
     found = energy_apart(mixes)
     if isinstance(found, str):
         return (), ((WHAT, f"{text.NOT_MEASURED.capitalize()}: {found}."),)
-    return tuple(_rows(found, len(mixes), group)), ()
+    workloads = (each.setup.workload for each in mixes)
+    names = text.joined(f"{each.name} v{each.version}" for each in workloads)
+    return tuple(_rows(found, names, group)), ()
 
 
-def _rows(found: TokenEnergy, runs: int, group: str) -> Iterator[NumberRow]:
+def _rows(found: TokenEnergy, names: str, group: str) -> Iterator[NumberRow]:
     over = (
-        f"least squares over {found.windows} windows of {runs} runs that differ in lengths alone;"
+        f"least squares over {found.windows} windows of runs that differ in lengths alone, {names};"
         f" {100 * found.unexplained:.1f}% of the watts is left"
     )
     for label, figure, unit, decimals, against in (
