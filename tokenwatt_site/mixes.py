@@ -6,14 +6,14 @@ one kind of token can be told from those of the other by several runs alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from tokenwatt_site.canonical import digest
 from tokenwatt_site.claims.mixes import mix_windows
-from tokenwatt_site.comparability import flat
 from tokenwatt_site.configuration import Configuration
 from tokenwatt_site.energy.per_token import MixWindow, TokenEnergy, token_energy
 from tokenwatt_site.evidence.power import is_masked
+from tokenwatt_site.spec import Mode
 
 LENGTHS = frozenset({"workload", "input_tokens", "output_tokens"})
 """Of a setup what may differ."""
@@ -27,19 +27,25 @@ def other_mixes(configurations: Iterable[Configuration]) -> Mapping[str, tuple[C
     Only headline runs of one key and mode, which nobody took back, and none of conversations, whose
     prompts are partly cached.
     """
-    found: dict[tuple[str, bool, str, str], list[Configuration]] = {}
+    found: dict[tuple[str, bool, str], list[Configuration]] = {}
     for each in configurations:
         setup, head = each.setup, each.headline
         if setup.power.sensor == "none" or setup.conversation is not None:
             continue
         if head.standing.retracted:
             continue
-        fields = flat("setup", setup.to_json())
-        rest = digest([[path, v] for path, v in fields if path.split(".")[1] not in LENGTHS])
-        mode = head.run.spec.protocol.mode
-        found.setdefault((rest, each.simulated, head.keyid, mode), []).append(each)
-    groups = (tuple(group) for group in found.values() if len(group) > 1)
-    return {each.id: group for group in groups for each in group}
+        rest = json.dumps(setup.model_dump(mode="json", exclude=set(LENGTHS)), sort_keys=True)
+        found.setdefault((rest, each.simulated, head.keyid), []).append(each)
+    # A run is unpacked for its mode: of thousands that stand alone that would take long.
+    groups = [group for alike in found.values() if len(alike) > 1 for group in _by_mode(alike)]
+    return {each.id: group for group in groups if len(group) > 1 for each in group}
+
+
+def _by_mode(alike: Iterable[Configuration]) -> Iterator[tuple[Configuration, ...]]:
+    modes: dict[Mode, list[Configuration]] = {}
+    for each in alike:
+        modes.setdefault(each.headline.run.spec.protocol.mode, []).append(each)
+    return (tuple(group) for group in modes.values())
 
 
 def energy_apart(mixes: Sequence[Configuration]) -> TokenEnergy | str:
