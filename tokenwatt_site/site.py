@@ -22,6 +22,7 @@ from tokenwatt_site.errors import TokenwattError, VerificationError
 from tokenwatt_site.later import Later, LaterFile, LaterPage
 from tokenwatt_site.leaderboard import Leaderboard, rank
 from tokenwatt_site.lineage import NO_KIN, kin
+from tokenwatt_site.mixes import other_mixes
 from tokenwatt_site.pages import (
     api,
     badge,
@@ -129,12 +130,13 @@ class Site:
         quotes = [(r, path, self._reserve(f"quoted/{r.id}.md")) for path, r in tree.quoted]
         searched, board = len(reports) <= MAX_SEARCHED, rank(configurations)
         known, places = {c.id: c for c in configurations}, {c.id: file for c, file in reports}
-        beside = kin(board, known)
+        beside, mixes = kin(board, known), other_mixes(configurations)
         for each, file in reports:
             own = beside.get(each.id, NO_KIN)
             links = self._links(file, home, words, _own(each, runs))
             links = replace(links, reports=_urls(own.others, places, file))
-            page = partial(self._kept.get, report.render, each, links, self._named, own)
+            given = (each, links, self._named, own, mixes.get(each.id, ()))
+            page = partial(self._kept.get, report.render, *given)
             self._place_later(file, each.title, page, searched=searched)
         for record, path, file in quotes:
             self._add_quote(record, path, file, self._links(file, home, words, {}))

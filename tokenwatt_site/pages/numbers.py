@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tokenwatt_site.configuration import Configuration
@@ -177,7 +177,9 @@ def held(claims: Claims) -> str | None:
     return f"{text.amount(claim.value, metric)} {metric.unit}{where}"
 
 
-def number_rows(configuration: Configuration, named: Factors = NO_FACTORS) -> Iterator[NumberRow]:
+def number_rows(
+    configuration: Configuration, named: Factors = NO_FACTORS, apart: Sequence[NumberRow] = ()
+) -> Iterator[NumberRow]:
     """Every number of the run, grouped, with its unit from the registry.
 
     A reason that several numbers are missing for is written once.
@@ -185,10 +187,11 @@ def number_rows(configuration: Configuration, named: Factors = NO_FACTORS) -> It
     Args:
         configuration: whose numbers.
         named: what the site multiplies energy with.
+        apart: what each kind of token takes, of this run and others together.
     """
     first: dict[str, str] = {}
     places: set[str] = set()
-    for plain in _rows(configuration, named):
+    for plain in _rows(configuration, named, apart):
         row = replace(plain, place=_place(plain, places))
         label = first.setdefault(row.value, row.label) if row.kind == "missing" else row.label
         again = f"{row.value.partition(':')[0]}: as for {label}"
@@ -207,7 +210,9 @@ def _place(row: NumberRow, taken: set[str]) -> str | None:
     return place
 
 
-def _rows(configuration: Configuration, named: Factors) -> Iterator[NumberRow]:
+def _rows(
+    configuration: Configuration, named: Factors, apart: Sequence[NumberRow]
+) -> Iterator[NumberRow]:
     claims, config = configuration.claims, configuration.setup
     head = "Configuration"
     build = f"{text.engine(config.engine)} · {text.quantization(config.quantization)[1]}"
@@ -221,8 +226,10 @@ def _rows(configuration: Configuration, named: Factors) -> Iterator[NumberRow]:
             yield _cards(configuration, claim)
         if claim.key == "joules_per_token":
             for label, value, unit, how in factors.rows(claim, named):
-                group = _group(configuration, claim.key)
+                group = energy_group(configuration)
                 yield NumberRow(group, None, label, value, unit, how)
+        if claim.key == "joules_per_any_token":
+            yield from apart
     yield from answers.rows(configuration)
     yield from _client_rows(configuration.headline.run.conditions.self_test)
 
@@ -265,11 +272,15 @@ def _number_row(configuration: Configuration, claim: MetricClaim) -> NumberRow:
 
 
 def _group(configuration: Configuration, key: str) -> str:
-    """Name the group of a number; of the energy with its boundary and gain error."""
-    power, group = configuration.setup.power, _GROUPS[key]
+    return energy_group(configuration) if _GROUPS[key] == _ENERGY else _GROUPS[key]
+
+
+def energy_group(configuration: Configuration) -> str:
+    """Name the group of the energy, with its boundary and gain error."""
+    power = configuration.setup.power
     words = (instruments.ONLY[power.scope], instruments.gain(power.sensor))
-    told = ", ".join(part for part in words if part) if group == _ENERGY else ""
-    return f"{group}: {told}" if told else group
+    told = ", ".join(part for part in words if part)
+    return f"{_ENERGY}: {told}" if told else _ENERGY
 
 
 _TRAFFIC = {

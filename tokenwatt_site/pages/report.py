@@ -29,6 +29,7 @@ from tokenwatt_site.pages import (
     setup,
     statements,
     text,
+    token_energy,
     verification,
 )
 from tokenwatt_site.pages.factors import NO_FACTORS, Factors
@@ -65,7 +66,11 @@ RUN_FILE = "run.json"
 
 
 def render(
-    configuration: Configuration, links: Links, named: Factors = NO_FACTORS, kin: Kin = NO_KIN
+    configuration: Configuration,
+    links: Links,
+    named: Factors = NO_FACTORS,
+    kin: Kin = NO_KIN,
+    mixes: Sequence[Configuration] = (),
 ) -> Page:
     """Make the page of one configuration; every number on it comes from recomputed claims.
 
@@ -74,6 +79,7 @@ def render(
         links: where its neighbours are.
         named: prices and factors of the site, by which energy is multiplied as it is shown.
         kin: what the configuration stands next to on the site.
+        mixes: those that differ from it in lengths alone, itself too; empty: there are none.
     """
     head = configuration.headline
     spec, claims = head.run.spec, configuration.claims
@@ -87,6 +93,8 @@ def render(
     stated, beside = statements.rows(configuration), related.section(configuration, kin, links)
     without |= set() if stated else {STATEMENTS}
     without |= {RELATED} if beside is None else set()
+    group = numbers.energy_group(configuration)
+    apart, not_apart = token_energy.section(configuration, mixes, group)
     folder = links.runs.get(head.run_id)
     run_file = RUN_FILE if folder else head.path.name
     source = (
@@ -110,7 +118,7 @@ def render(
         long_run=lasting,
         results_note=numbers.results_note(claims),
         cards_note=numbers.cards_note(configuration),
-        numbers=tuple(numbers.number_rows(configuration, named)),
+        numbers=tuple(numbers.number_rows(configuration, named, apart)),
         # What is INVALID stands above the key figures.
         checks=[told for told in outcomes.listed(claims) if told[0] != outcomes.WORDS["INVALID"]],
         boards=boards.table(claims),
@@ -121,7 +129,7 @@ def render(
         runs_per_config=len(claims.repeats),
         conditions=head.run.conditions,
         endpoint=spec.endpoint,
-        not_covered=not_covered(claims),
+        not_covered=(*not_covered(claims), *not_apart),
         commands=commands(head, source),
         fetched=source != run_file,
         engine_command=engine_command(spec.setup.engine),
