@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -112,6 +114,18 @@ def test_runs_that_differ_in_more_do_not(
     other = replace(two[1], setup=two[1].setup.model_copy(update=change))
 
     assert other_mixes((two[0], other)) == {}
+
+
+def test_runs_of_another_key_or_taken_back_do_not_count(
+    two: tuple[Configuration, ...], tmp_path: Path
+) -> None:
+    (stranger,) = verified(tmp_path, builder_of("long-answers", 20, 60, seed=2))
+    assert other_mixes((two[0], stranger)) == {}
+
+    taken_back = copy(two[1].headline)
+    standing = SimpleNamespace(retracted=True)
+    object.__setattr__(taken_back, "standing", standing)
+    assert other_mixes((two[0], replace(two[1], headline=taken_back))) == {}
 
 
 def test_what_a_token_of_each_kind_takes_is_recovered(two: tuple[Configuration, ...]) -> None:
