@@ -318,7 +318,7 @@ def test_client_processes_that_the_run_does_not_tell_of_fail_here_too(
     path = RunBuilder(edit_journal=edit).write(tmp_path)
     found = failed_at(checked(page, path))
     assert found is not None
-    assert found[0] == failing_check(path) == 9
+    assert found[0] == failing_check(path) == 7
 
 
 def test_b19_a_trial_that_begins_before_the_one_before_ended_fails(

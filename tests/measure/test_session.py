@@ -90,6 +90,7 @@ class Lab:
         self.cpu_ns = 1_000
         self.clock_step_ns = 0
         self.several = ((), None)
+        self.client = None
         self.asked_alone = []
         self.before_alone = lambda: None
         self.predict = lambda *_: None
@@ -119,9 +120,21 @@ class Lab:
         return meter() if callable(meter) else meter
 
     def run_trial(
-        self, _spec, realisation, _target, *, repeat, trial, rate_urps, window, texts_of, **_options
+        self,
+        _spec,
+        realisation,
+        _target,
+        *,
+        repeat,
+        trial,
+        rate_urps,
+        window,
+        texts_of,
+        client,
+        **_options,
     ):
         self.trials += 1
+        self.client = client
         self.before_trial(self.trials)
         records = [
             replace(

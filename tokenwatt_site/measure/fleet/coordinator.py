@@ -218,7 +218,7 @@ class _Trial:
     fresh: list[RequestRecord] = field(default_factory=list)
     still: dict[int, list[RequestRecord]] = field(default_factory=dict)
     heard_ns: dict[int, int] = field(default_factory=dict)
-    done: list[Done] = field(default_factory=list)
+    done: dict[int, Done] = field(default_factory=dict)
     lost: list[str] = field(default_factory=list)
 
     def run(self, watch: Watch, watch_every_ns: int, begins: Callable[[int], None]) -> Offered:
@@ -263,7 +263,7 @@ class _Trial:
             self.still[number] = unpacked(message.still)
         elif isinstance(message, Done):
             self._keep(unpacked(message.records))
-            self.done.append(message)
+            self.done[number] = message
             self.still.pop(number, None)
             del self.heard_ns[number]
 
@@ -284,8 +284,8 @@ class _Trial:
         # What was open when it told last is all that is known of it.
         self.known.update((r.row, r) for r in self.still.pop(number, ()))
         del self.heard_ns[number]
-        self.dismiss(number)
         self._stop()
+        self.dismiss(number)
 
     def _stop(self) -> None:
         """Have all stop together, when a request has come due at least."""
@@ -296,10 +296,14 @@ class _Trial:
                 self._tell(number, Stop(self.end_ns))
 
     def _offered(self) -> Offered:
-        busiest = max(self.done, key=lambda done: done.cpu_ns, default=None)
+        told = self.done.values()
+        busiest = max(told, key=lambda done: done.cpu_ns, default=None)
         messages: Counter[str] = Counter()
-        for done in self.done:
+        for done in told:
             messages.update(done.messages)
+        # Who got no answer had nothing to stamp.
+        answered = {r.row % len(self.offsets) for r in self.known.values() if r.first_ns}
+        stamps = {done.stamps for number, done in self.done.items() if number in answered}
         return Offered(
             records=merged(
                 self.plan,
@@ -309,14 +313,14 @@ class _Trial:
                 end_ns=self.end_ns or 0,
             ),
             epoch_ns=self.epoch_ns,
-            stamps="kernel" if {done.stamps for done in self.done} == {"kernel"} else "user space",
+            stamps="kernel" if stamps == {"kernel"} else "user space",
             messages=messages,
-            redials=sum(done.redials for done in self.done),
-            connects=sum(done.connects for done in self.done),
+            redials=sum(done.redials for done in told),
+            connects=sum(done.connects for done in told),
             cpu_ns=busiest.cpu_ns if busiest else 0,
             wall_ns=busiest.wall_ns if busiest else 0,
-            clock_step_ns=max((done.clock_step_ns for done in self.done), default=0),
-            texts={row: text for done in self.done for row, text in done.texts.items()},
+            clock_step_ns=max((done.clock_step_ns for done in told), default=0),
+            texts={row: text for done in told for row, text in done.texts.items()},
             offset_bounds_ns=tuple(self._bound_ns(number) for number in sorted(self.offsets)),
             lost="; ".join(self.lost) or None,
         )
