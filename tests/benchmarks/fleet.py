@@ -5,9 +5,10 @@ of its own, and so has each server, of which there are as many, behind one port.
 fewer than four processors two clients and two servers have not one each: then `events_per_s_2` and
 `ratio_2_to_1` say so, and are no numbers.
 
-Figures: `us_per_event_W` is the processor time of W processes together, at 10,000 events/s, and
-`cpu_2_to_1` their ratio. `clock_offset_bound_us` is the largest bound of the two workers in that
-trial. `merge_s_per_million_events` is what it takes to make one list of the records of two workers.
+Figures: `us_per_event_W` is the processor time of W processes together, with 10,000 events/s for
+each (a process with less to do finds less at each look), and `cpu_2_to_1` their ratio.
+`clock_offset_bound_us` is the largest bound of the two workers in that trial.
+`merge_s_per_million_events` is what it takes to make one list of the records of two workers.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ Serving: TypeAlias = tuple[list[subprocess.Popen[str]], int]
 
 WORKERS = 2
 PROCESSORS = 2 * WORKERS
-COST_RATE = 10_000
+COST_RATE = 10_000  # of each process
 START = 60_000
 TRIES = 2
 MERGED_REQUESTS = 20_000
@@ -145,7 +146,7 @@ def answered(planned: PlannedRequest) -> RequestRecord:
 def run() -> dict[str, float | str]:
     emitter = client.build_emitter()
     one = client.run_trial(emitter, "ours", COST_RATE)
-    two, bound_ns = run_trial(emitter, COST_RATE)
+    two, bound_ns = run_trial(emitter, WORKERS * COST_RATE)
     alone, _ = client.highest_held(
         lambda rate: any(client.run_trial(emitter, "ours", rate).held for _ in range(TRIES)), START
     )
