@@ -24,6 +24,7 @@ from tests.support.tokenizer_files import metaspace
 from tokenwatt_site import __version__, cli
 from tokenwatt_site.canonical import load_yaml
 from tokenwatt_site.commands.check import Checked
+from tokenwatt_site.measure.fleet.coordinator import Fleet
 from tokenwatt_site.prompts import COMMON_WORDS
 
 runner = CliRunner()
@@ -47,6 +48,16 @@ def test_measure_prints_the_run_file_and_nothing_else_on_standard_output(here, l
     (path,) = (here / "runs").glob("*/*.json")
     assert done.stdout == f"{path.relative_to(here)}\n"
     assert "SLO goodput" in done.stderr
+
+
+def test_workers_are_processes_that_send_and_the_run_says_how_many(here, lab):  # noqa: F811
+    lab.several = ((20_000, 30_000), None)
+    done = call("measure", "--spec", "a.spec.yaml", "--workers", 2)
+    assert done.exit_code == 0, done.stderr
+    assert isinstance(lab.client.__self__, Fleet)
+    (path,) = (here / "runs").glob("*/*.json")
+    assert json.loads(path.read_bytes())["conditions"]["workers"] == 2
+    assert call("measure", "--spec", "a.spec.yaml", "--workers", 0).exit_code == 2
 
 
 def test_a_budget_that_holds_no_repeat_ends_before_the_launch(here, lab):  # noqa: F811

@@ -49,6 +49,10 @@ def per_cent(share: Fraction) -> str:
             "Wall clock, where the kernel stamps by it",
             f"≤ {validity.MAX_CLOCK_STEP_NS / 1e6:g} ms ",
         ),
+        (
+            "Clocks of several client processes",
+            f"at most {validity.MAX_CLOCK_OFFSET_NS / 1e6:g} ms apart",
+        ),
         ("Cached prompt tokens", f"≤ {per_cent(validity.MAX_CACHED_SHARE)} "),
         ("Scored window (quick and full mode)", f"≥ {MIN_WINDOW_S} s "),
         (

@@ -100,6 +100,42 @@ def test_a_journal_that_does_not_tell_of_the_client_is_refused(field, value):
         read_trials(SPEC, replace(evidence, journal=journal))
 
 
+SEVERAL = {"offset_bounds_ns": [20_000, 31_000]}
+
+
+def test_a_trial_of_several_client_processes_tells_of_their_clocks_and_of_who_was_lost():
+    evidence = evidence_of(BUILDER)
+    journal = changed(evidence, "trial_end", **SEVERAL, lost="worker 1 of 2 ended by signal 9")
+    several = replace(evidence, journal=journal)
+    trial, alone = read_trials(SPEC, several)[0], read_trials(SPEC, evidence)[0]
+    assert (trial.offset_bounds_ns, trial.lost) == (
+        (20_000, 31_000),
+        "worker 1 of 2 ended by signal 9",
+    )
+    assert (alone.offset_bounds_ns, alone.lost) == ((), None)
+    assert (Told.by(journal).workers, Told.by(evidence.journal).workers) == (2, None)
+    cut = several.requests[:1]
+    assert len(read_trials(SPEC, replace(several, requests=cut))[0].records) == 1
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("offset_bounds_ns", 5),
+        ("offset_bounds_ns", [5]),
+        ("offset_bounds_ns", [5, -1]),
+        ("offset_bounds_ns", [5, True]),
+        ("offset_bounds_ns", [5] * 1025),
+        ("lost", 1),
+    ],
+)
+def test_a_journal_that_does_not_tell_of_client_processes_in_order_is_refused(field, value):
+    evidence = evidence_of(BUILDER)
+    journal = changed(evidence, "trial_end", **{field: value})
+    with pytest.raises(InputError, match=field):
+        read_trials(SPEC, replace(evidence, journal=journal))
+
+
 NO_SELF_TESTS = {
     "nothing": (None, "self_test"),
     "a word": ("fast", "self_test"),

@@ -175,6 +175,16 @@ INVALID = {
             " stamps with it"
         ),
     ),
+    "a client process that was lost": (
+        {},
+        {"lost": "worker 2 of 3 ended by signal 9", "offset_bounds_ns": (0, 0, 0)},
+        "client: worker 2 of 3 ended by signal 9",
+    ),
+    "client processes without one clock": (
+        {},
+        {"offset_bounds_ns": (30_000, 1_200_000)},
+        ("client: the clock of worker 2 of 2 may have been off by 1.20 ms, limit 1.00 ms"),
+    ),
     "stamps of a client that did not look": (
         {"uncertainty_ns": 8 * MS},
         {"client_cpu_ppm": 880_000},

@@ -51,6 +51,7 @@ from tokenwatt_site.measure.trial import Progress
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.run import Run
 from tokenwatt_site.spec import Role, json_schema
+from tokenwatt_site.trials import MAX_WORKERS
 from tokenwatt_site.trust.recomputation import Level
 
 P = ParamSpec("P")
@@ -203,6 +204,10 @@ def measure(
     nonce: Annotated[
         str | None, typer.Option(help="Hex that a publisher gave, to draw prompts from too.")
     ] = None,
+    workers: Annotated[
+        int,
+        typer.Option(min=1, max=MAX_WORKERS, help="Client processes that send, on this machine."),
+    ] = 1,
 ) -> None:
     """Measure a configuration and write a signed run file."""
     limit_s = None if budget is None else budget_s(budget)
@@ -237,6 +242,7 @@ def measure(
             budget_s=limit_s,
             commit_to=commit_to,
             nonce=given,
+            workers=workers,
         )
     _print_summary(run)
     typer.echo(path)

@@ -7,13 +7,13 @@ One readable JSON document. `run_id` is the SHA-256 of the canonical bytes of th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field
 
 from tokenwatt_site.canonical import JsonValue, canonical_bytes, sha256_hex
 from tokenwatt_site.evidence.store import EvidenceFile
-from tokenwatt_site.schema import Line, Model, Sha256, file_name
+from tokenwatt_site.schema import GrowingModel, Line, Model, Sha256, file_name
 from tokenwatt_site.spec import Spec
 
 # History of the format. 1: first.
@@ -410,8 +410,10 @@ class SelfTest(Model):
     limited_by: Literal["client", "emitter", "asked"]
 
 
-class Conditions(Model):
+class Conditions(GrowingModel):
     """Recorded and compared, never identity."""
+
+    younger: ClassVar[frozenset[str]] = frozenset({"workers"})
 
     started: str
     ended: str
@@ -424,6 +426,8 @@ class Conditions(Model):
     stamps: Literal["kernel", "user space"]
     self_test: SelfTest
     """Of the repeat whose client held least."""
+    workers: Annotated[int, Field(ge=2)] | None = None
+    """Client processes of the trial that had most; null: one alone in all of them."""
 
 
 class Signature(Model):

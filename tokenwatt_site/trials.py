@@ -63,6 +63,9 @@ class Evidence:
     model_fit: ModelFit | None = None
 
 
+MAX_WORKERS = 1024
+"""Client processes of one trial."""
+
 _NO_FAILURE = frozenset({Status.OK, Status.CENSORED})
 
 
@@ -74,7 +77,9 @@ class Trial:
     `chat_overhead` is how many tokens the engine adds to a text: of the chat template, or of what
     begins a completion's prompt; 0 for token ids. `client_cpu_ppm` is the processor time of the
     thread that sent, in 1e-6 of the time that the trial took, `clock_step_ns` by how much the wall
-    clock was set in that time, and `self_test` what the client held before.
+    clock was set in that time, and `self_test` what the client held before. Where several processes
+    sent, `client_cpu_ppm` is of the busiest, `offset_bounds_ns` of each how far its clock may have
+    been off, and `lost` names one that ended in the trial; else they are empty and None.
     """
 
     repeat: int
@@ -93,6 +98,8 @@ class Trial:
     realisation: Realisation
     due_ns: tuple[int, ...]
     records: tuple[RequestRecord, ...]
+    offset_bounds_ns: tuple[int, ...] = ()
+    lost: str | None = None
     _judged: dict[tuple[Objective, ...], tuple[Judgement, ...]] = field(
         init=False, repr=False, compare=False, default_factory=dict
     )
@@ -128,6 +135,8 @@ class Trial:
             realisation=realisation,
             due_ns=realisation.due_ns(rate_urps),
             records=records,
+            offset_bounds_ns=_offset_bounds(end),
+            lost=_lost(end),
         )
 
     @property
@@ -191,32 +200,37 @@ class Trial:
 class Told:
     """What a journal tells of engine and instruments; a run's conditions say the same.
 
-    `self_test` is that of the launch whose client held least, of those that count.
+    `self_test` is that of the launch whose client held least, of those that count, `workers` how
+    many client processes the trial had that had most; None: one alone in all of them.
     """
 
     simulated: bool
     stamps: Literal["kernel", "user space"]
     read_back: JsonValue
     self_test: SelfTest
+    workers: int | None
 
     @classmethod
     def by(cls, journal: Sequence[Entry]) -> Told:
         """Read it from a journal.
 
         Raises:
-            InputError: there is no launch, or one that counts has no self-test.
+            InputError: there is no launch, or one that counts has no self-test, or a trial tells no
+                bounds of clocks where it should.
         """
         lines = [entry for entry in journal if entry.event == "launch"]
         if not lines:
             raise InputError(Problem("tells of no launch", field="journal"))
         launches = [entry.data for entry in lines]
         tests = [self_test_of(entry) for own in launches_of(journal).values() for entry in own]
-        stamps = [entry.data.get("stamps") for entry in journal if entry.event == "trial_end"]
+        ends = [entry for entry in journal if entry.event == "trial_end"]
+        stamps = [entry.data.get("stamps") for entry in ends]
         return cls(
             simulated=any(launch.get("engine") == SIMULATED_ENGINE for launch in launches),
             stamps="kernel" if stamps and set(stamps) == {"kernel"} else "user space",
             read_back=launches[-1].get("read_back"),
             self_test=min(tests, key=lambda test: test.events_per_s),
+            workers=max((len(_offset_bounds(end)) for end in ends), default=0) or None,
         )
 
 
@@ -383,6 +397,36 @@ def _integer(line: Entry, name: str, least: int = 0) -> int:
     return value
 
 
+def _offset_bounds(end: Entry) -> tuple[int, ...]:
+    """Return how far the clocks of several client processes were off; empty: one sent alone."""
+    found = end.data.get("offset_bounds_ns", [])
+    plain = isinstance(found, list) and all(type(bound) is int and bound >= 0 for bound in found)
+    if not plain or len(found) == 1 or len(found) > MAX_WORKERS:
+        raise InputError(
+            Problem(
+                "is no list of bounds",
+                field=f"journal line {end.seq}.offset_bounds_ns",
+                found=repr(found)[:80],
+                expected=f"2 to {MAX_WORKERS} integers of at least 0, or no such field",
+            )
+        )
+    return tuple(found)
+
+
+def _lost(end: Entry) -> str | None:
+    found = end.data.get("lost")
+    if found is None or isinstance(found, str):
+        return found
+    raise InputError(
+        Problem(
+            "is no text",
+            field=f"journal line {end.seq}.lost",
+            found=repr(found)[:80],
+            expected="how a client process was lost, or null",
+        )
+    )
+
+
 def _check_plan(trial: Trial) -> None:
     rows = trial.realisation.rows
     field = f"requests of repeat {trial.repeat}, trial {trial.number}"
@@ -418,8 +462,15 @@ def _check_plan(trial: Trial) -> None:
 
 
 def _check_decided(spec: Spec, trial: Trial) -> None:
-    """A trial goes on until its verdict is certain; requests cannot be left out to hide one."""
-    if trial.engine_alive and decide(trial.judgements(spec.setup.slo)) == "UNDECIDED":
+    """A trial goes on until its verdict is certain; requests cannot be left out to hide one.
+
+    One whose engine or client process was lost has no verdict that they could hide.
+    """
+    if (
+        trial.engine_alive
+        and trial.lost is None
+        and decide(trial.judgements(spec.setup.slo)) == "UNDECIDED"
+    ):
         raise InputError(
             Problem(
                 "stop before the verdict was certain, and the engine lived",

@@ -44,6 +44,9 @@ _ENGINE_S_WORD = frozenset(
 MAX_CLOCK_STEP_NS = 1_000_000
 """Kernel stamps are of the wall clock: what it is set by in a trial, they are off by."""
 
+MAX_CLOCK_OFFSET_NS = 1_000_000
+"""By how much the clocks of several client processes may be apart: the load is of one clock."""
+
 BUSY_PPM = 900_000
 """A client that uses more of its processor may itself be why something took long."""
 
@@ -160,7 +163,8 @@ def fault(spec: Spec, trial: Trial) -> Fault | None:
     if not trial.engine_alive:
         return Fault(("engine",), "it died")
     return (
-        _overload(trial)
+        _worker_fault(trial)
+        or _overload(trial)
         or _send_fault(spec, trial)
         or _stamp_fault(spec, trial)
         or _token_fault(trial)
@@ -177,6 +181,22 @@ def _overload(trial: Trial) -> Fault | None:
         ("client",),
         f"its self-test allows {highest / 1e6:g} requests/s, half of what it held;"
         f" {trial.rate_urps / 1e6:g} were offered",
+    )
+
+
+def _worker_fault(trial: Trial) -> Fault | None:
+    """Say why several client processes did not send as one."""
+    if trial.lost is not None:
+        return Fault(("client",), trial.lost, transient=True)
+    bound = max(trial.offset_bounds_ns, default=0)
+    if bound <= MAX_CLOCK_OFFSET_NS:
+        return None
+    number = trial.offset_bounds_ns.index(bound) + 1
+    return Fault(
+        ("client",),
+        f"the clock of worker {number} of {len(trial.offset_bounds_ns)} may have been off by"
+        f" {bound / 1e6:.2f} ms, limit {MAX_CLOCK_OFFSET_NS / 1e6:.2f} ms",
+        transient=True,
     )
 
 

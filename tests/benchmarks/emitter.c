@@ -1,7 +1,7 @@
 /* A server of token streams that knows when it sent what: the truth of the client benchmark.
  *
- * emitter FIRST_US INTERVAL_US: prints its port on loopback, then answers POST requests, HTTP/1.1,
- * kept alive. A request has `max_tokens` and `seed`, which is its number. Its head is answered at
+ * emitter FIRST_US INTERVAL_US [PORT]: prints its port on loopback, which other processes of it may
+ * have too (the kernel spreads connections), then answers POST requests, HTTP/1.1, kept alive. A request has `max_tokens` and `seed`, which is its number. Its head is answered at
  * once, its first token FIRST_US after it came, each further one INTERVAL_US after the one before,
  * with the bytes of vLLM's completions. When standard input ends, prints for each request that
  * was answered whole
@@ -188,7 +188,7 @@ static void report(void) {
 }
 
 int main(int count, char **arguments) {
-    if (count != 3) return 2;
+    if (count != 3 && count != 4) return 2;
     first_ns = 1000 * strtoll(arguments[1], NULL, 10);
     interval_ns = 1000 * strtoll(arguments[2], NULL, 10);
     token_bytes = frame(token, "null", "");
@@ -196,6 +196,9 @@ int main(int count, char **arguments) {
     int listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), poller = epoll_create1(0);
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t size = sizeof address;
+    int shared = 1;
+    setsockopt(listener, SOL_SOCKET, SO_REUSEPORT, &shared, sizeof shared);
+    if (count == 4) address.sin_port = htons((uint16_t)atoi(arguments[3]));
     if (bind(listener, (struct sockaddr *)&address, size) || listen(listener, 4096)) return 1;
     getsockname(listener, (struct sockaddr *)&address, &size);
     struct epoll_event stdin_event = {.events = EPOLLIN, .data.ptr = &firsts};

@@ -311,6 +311,16 @@ def test_t9_a_request_that_cannot_have_been_fails_here_too(
     assert found[0] == failing_check(path), found
 
 
+def test_client_processes_that_the_run_does_not_tell_of_fail_here_too(
+    page: Page, tmp_path: Path
+) -> None:
+    edit = altered("trial_end", 1, offset_bounds_ns=[9, 9])
+    path = RunBuilder(edit_journal=edit).write(tmp_path)
+    found = failed_at(checked(page, path))
+    assert found is not None
+    assert found[0] == failing_check(path) == 7
+
+
 def test_b19_a_trial_that_begins_before_the_one_before_ended_fails(
     page: Page, tmp_path: Path
 ) -> None:

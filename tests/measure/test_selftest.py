@@ -245,7 +245,7 @@ def test_a_processor_is_left_to_the_client_of_those_that_it_may_use(
     monkeypatch.setattr(
         selftest.os, "sched_getaffinity", lambda _: set(range(processors)), raising=False
     )
-    assert selftest._servers() == servers
+    assert selftest._servers(1) == servers
     monkeypatch.delattr(selftest.os, "sched_getaffinity")
     monkeypatch.setattr(selftest.os, "cpu_count", lambda: processors)
-    assert selftest._servers() == servers
+    assert selftest._servers(1) == servers

@@ -89,6 +89,8 @@ class Lab:
         self.held = HELD
         self.cpu_ns = 1_000
         self.clock_step_ns = 0
+        self.several = ((), None)
+        self.client = None
         self.asked_alone = []
         self.before_alone = lambda: None
         self.predict = lambda *_: None
@@ -118,9 +120,21 @@ class Lab:
         return meter() if callable(meter) else meter
 
     def run_trial(
-        self, _spec, realisation, _target, *, repeat, trial, rate_urps, window, texts_of, **_options
+        self,
+        _spec,
+        realisation,
+        _target,
+        *,
+        repeat,
+        trial,
+        rate_urps,
+        window,
+        texts_of,
+        client,
+        **_options,
     ):
         self.trials += 1
+        self.client = client
         self.before_trial(self.trials)
         records = [
             replace(
@@ -140,10 +154,10 @@ class Lab:
         window(epoch + due[rows.start], epoch + due[rows.stop - 1])
         self.clock.pause(max(record.end_ns for record in records) / 1e9 + 0.02)
         failed = sum(record.status is not Status.OK for record in records)
-        errors = (f"{failed} x HTTP 500",) if failed else ()
+        errors = {"HTTP 500": failed} if failed else {}
         client = (self.cpu_ns, 10_000, self.clock_step_ns)
         texts = {row: f"loaded {row}" for row in texts_of}
-        return Offered(tuple(records), epoch, "kernel", errors, 0, 1, *client, texts)
+        return Offered(tuple(records), epoch, "kernel", errors, 0, 1, *client, texts, *self.several)
 
     def predicted(self, *given):
         return self.predict(*given)
@@ -713,6 +727,29 @@ def test_a_trial_in_which_the_wall_clock_was_set_is_tried_again(lab, tmp_path):
     trials = derive(measured.spec, measured.evidence).trials
     assert [t.verdict for t in trials].count("INVALID") == 1
     assert trials[2].rate_urps == trials[1].rate_urps
+
+
+def test_a_trial_that_lost_a_client_process_is_tried_again_and_the_run_says_how_many_there_were(
+    lab, tmp_path
+):
+    def lose_once(number):
+        lab.several = ((20_000, 30_000), "worker 1 of 2 ended by signal 9" if number == 2 else None)
+
+    lab.before_trial = lose_once
+    measured = run(lab, small_spec(), tmp_path / "work")
+    claims = derive(measured.spec, measured.evidence)
+    assert [t.reason for t in claims.trials if t.verdict == "INVALID"] == [
+        "client: worker 1 of 2 ended by signal 9"
+    ]
+    assert claims.trials[2].rate_urps == claims.trials[1].rate_urps
+    assert measured.conditions.workers == 2
+
+
+def test_a_run_by_one_client_process_says_nothing_of_several(lab, tmp_path):
+    measured = run(lab, small_spec(), tmp_path / "work")
+    ends = [line.data for line in measured.evidence.journal if line.event == "trial_end"]
+    assert not any({"offset_bounds_ns", "lost"} & end.keys() for end in ends)
+    assert "workers" not in measured.conditions.to_json()
 
 
 def test_a_moment_of_other_load_costs_one_trial_and_no_more(lab, tmp_path):

@@ -58,7 +58,7 @@ def test_f27_a_run_says_nothing_private_that_its_engine_said(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def run_trial(*given: Any, **options: Any) -> Any:
-        return replace(lab.run_trial(*given, **options), errors=(f"9 x HTTP 500: {SAID}",))
+        return replace(lab.run_trial(*given, **options), messages={f"HTTP 500: {SAID}": 9})
 
     monkeypatch.setattr(searching, "run_trial", run_trial)
     lab.meters = {"dcgm": f"http://{HOST}:9400/metrics: {SAID}"}

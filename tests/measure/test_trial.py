@@ -5,11 +5,12 @@ import time
 
 import pytest
 
+from tests.support.fleets import fleet_of
 from tests.support.runs import conversation_spec, small_spec
 from tokenwatt_site.errors import EnvironmentProblem
 from tokenwatt_site.evidence.records import Status
 from tokenwatt_site.journal import Journal, parse
-from tokenwatt_site.measure.client import Target
+from tokenwatt_site.measure.client import Target, offer
 from tokenwatt_site.measure.trial import plan_requests, run_trial
 from tokenwatt_site.prompts import Ids, Words, common_words, prompts_of, trial_key
 from tokenwatt_site.simulate.script import Script, named
@@ -38,6 +39,7 @@ def offered(
     keep=lambda _: None,
     window=lambda *_: None,
     texts_of=(),
+    client=offer,
 ):
     realisation = workload_of(spec.setup).realisation(1, lead_in=5, scored=20, tail=60)
     with SimulatedServer(script) as server:
@@ -58,6 +60,7 @@ def offered(
             window=window,
             folder=None,
             texts_of=texts_of,
+            client=client,
         )
     return realisation, result, server.log
 
@@ -116,6 +119,21 @@ def test_c3_a_trial_that_cannot_pass_any_more_is_stopped():
     )
     _, result, _ = offered(spec, Script(ttft_ms=30, interval_ms=0.1), rate_urps=20_000_000)
     assert len(result.records) < 30
+
+
+def test_a_trial_of_several_processes_ends_as_soon_too_when_its_verdict_is_certain():
+    spec = spec_for(setup__slo=[{"metric": "ttft", "quantile": 0.9, "limit_ms": 1.0}])
+    seen = []
+    with fleet_of(2) as fleet:
+        realisation, result, _ = offered(
+            spec,
+            Script(ttft_ms=30, interval_ms=0.1),
+            rate_urps=FAST // 20,
+            seen=seen,
+            client=fleet.offer,
+        )
+    assert seen[-1].outcome == "FAIL"
+    assert len(result.records) < len(realisation.rows)
 
 
 def test_a_trial_ends_when_the_engine_has_ended():

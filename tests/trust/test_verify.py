@@ -798,6 +798,14 @@ LIES_ABOUT_CONDITIONS: dict[str, tuple[RunBuilder, str]] = {
         RunBuilder(edit_document=put("conditions", "self_test", "events_per_s", value=10**6)),
         "conditions.self_test.events_per_s",
     ),
+    "a client of one process that was of two": (
+        RunBuilder(edit_journal=altered("trial_end", 1, offset_bounds_ns=[9, 9])),
+        "conditions.workers",
+    ),
+    "a client of two processes that was of one": (
+        RunBuilder(edit_document=put("conditions", "workers", value=2)),
+        "conditions.workers",
+    ),
     "a test that no launch tells": (
         RunBuilder(edit_journal=altered("launch", self_test=None)),
         "journal line 1.self_test",

@@ -303,6 +303,7 @@ def measure_and_sign(
     budget_s: float | None = None,
     commit_to: Path | None = None,
     nonce: str | None = None,
+    workers: int = 1,
 ) -> tuple[Path, Run]:
     """Measure, derive, sign, and write the run file with its evidence beside it.
 
@@ -318,6 +319,7 @@ def measure_and_sign(
         budget_s: see `session.measure`.
         commit_to: where the commitment goes before anything is begun; as `trace`.
         nonce: what `publisher_nonce` gave; as `trace`.
+        workers: see `session.measure`.
 
     Raises:
         UsageError: `out` or `commit_to` is there already, or see `plan_questions`.
@@ -351,6 +353,7 @@ def measure_and_sign(
             budget_s=budget_s,
             publisher_nonce=nonce,
             opened=committer(commit_to, folder, signer, events.say) if commit_to else None,
+            workers=workers,
         )
     except (EnvironmentProblem, Interrupted, UsageError) as error:
         raise type(error)(*error.problems, *_kept(spec, folder, signer, out)) from error

@@ -9,7 +9,8 @@ segment in the read), so that a late reader does not make a late token. Elsewher
 after the read. In both cases a token cannot have arrived before its socket was last seen empty,
 which bounds the error; an idle client looks each millisecond.
 
-`offer` is a function of schedule and target to records; it keeps nothing between calls.
+`offer` is a function of schedule and target to records; it keeps nothing between calls. `fleet` has
+several processes do it at once.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 from tokenwatt_site.canonical import clean_text
 from tokenwatt_site.evidence.records import RequestRecord, Status
@@ -31,9 +32,10 @@ from tokenwatt_site.measure.pool import WRITABLE, Pool
 from tokenwatt_site.measure.readlog import ReadLog
 from tokenwatt_site.measure.watcher import Watch, Watcher
 
-__all__ = ["Offered", "PlannedRequest", "Target", "offer"]
+__all__ = ["Client", "End", "Offered", "PlannedRequest", "Target", "offer"]
 
-_IDLE_TIMEOUT_NS = 120_000_000_000
+IDLE_TIMEOUT_NS = 120_000_000_000
+WATCH_EVERY_NS = 500_000_000
 _IDLE_CHECKS = 16  # in that time
 _LEAD_NS = 20_000_000  # from the last preparation to time 0 of the trial
 _POLL_NS = 1_000_000
@@ -53,26 +55,68 @@ class Offered:
         records: one for each request that came due before the end, in order of `due_ns`.
         epoch_ns: `time.monotonic_ns()` at time 0 of the trial.
         stamps: "kernel" when every read had the kernel's stamp.
-        errors: at most 5 different messages, the most frequent first, each with its count.
+        messages: what went wrong, in words, and how often.
         redials: requests sent again because a kept connection turned out to be closed.
         connects: connections opened, those before the trial included.
-        cpu_ns: processor time of this thread from time 0 to the last answer.
+        cpu_ns: processor time of this thread from time 0 to the last answer; of several processes
+            that of the busiest.
         wall_ns: how long that was.
         clock_step_ns: how far the system clock was set meanwhile, by which kernel stamps after that
             are off; 0 without them.
         texts: what was answered, by row: of whole answers to those requests that ask to keep it.
+        offset_bounds_ns: of each of several processes, how far its clock may have been off; empty
+            where this one sent alone.
+        lost: which of them ended in the trial, and how; None: none.
     """
 
     records: tuple[RequestRecord, ...]
     epoch_ns: int
     stamps: Literal["kernel", "user space"]
-    errors: tuple[str, ...]
+    messages: Mapping[str, int]
     redials: int
     connects: int
     cpu_ns: int
     wall_ns: int
     clock_step_ns: int
     texts: Mapping[int, str]
+    offset_bounds_ns: tuple[int, ...] = ()
+    lost: str | None = None
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """At most 5 different messages, the most frequent first, each with its count."""
+        most = Counter(self.messages).most_common(_MAX_MESSAGES)
+        return tuple(f"{count} x {message}" for message, count in most)
+
+
+class Client(Protocol):
+    """What offers the requests of a trial: `offer`, or several processes that do it as one."""
+
+    def __call__(
+        self,
+        plan: Sequence[PlannedRequest],
+        target: Target,
+        *,
+        repeat: int,
+        trial: int,
+        request_timeout_ns: int,
+        watch: Watch,
+        folder: Path | None = None,
+        begins: Callable[[int], None] = ...,
+    ) -> Offered:
+        """See `offer`."""
+        ...
+
+
+@dataclass(slots=True)
+class End:
+    """When a trial ends, whatever its watch says; another thread may say so ahead of that time."""
+
+    at_ns: int = _NEVER_NS
+
+
+def _soon() -> int:
+    return time.monotonic_ns() + _LEAD_NS
 
 
 def offer(
@@ -83,10 +127,12 @@ def offer(
     trial: int,
     request_timeout_ns: int,
     watch: Watch,
-    watch_every_ns: int = 500_000_000,
-    idle_timeout_ns: int = _IDLE_TIMEOUT_NS,
+    watch_every_ns: int = WATCH_EVERY_NS,
+    idle_timeout_ns: int = IDLE_TIMEOUT_NS,
     folder: Path | None = None,
     begins: Callable[[int], None] = lambda _: None,
+    start: Callable[[], int] = _soon,
+    end: End | None = None,
 ) -> Offered:
     """Send `plan` to `target` and return what was seen.
 
@@ -105,6 +151,8 @@ def offer(
         folder: where a file may grow with what is read faster than it is parsed; None: the
             system's folder for such files.
         begins: told `Offered.epoch_ns` a moment before it; must return at once.
+        start: gives `Offered.epoch_ns`; called when connections are open and all is ready.
+        end: when the trial ends at the latest; None: when all has ended, or `watch` says so.
 
     Raises:
         UsageError: the host has no address, or the variable of the key is not set.
@@ -119,11 +167,12 @@ def offer(
         timeout_ns=request_timeout_ns,
         idle_timeout_ns=idle_timeout_ns,
         log=ReadLog(folder),
+        end=end or End(),
     )
     collecting = gc.isenabled()
     gc.disable()  # a collection stops the reader for milliseconds
     try:
-        return state.run(watch, watch_every_ns, begins)
+        return state.run(watch, watch_every_ns, begins, start)
     finally:
         state.close()
         if collecting:
@@ -143,6 +192,7 @@ class _Trial:
         timeout_ns: int,
         idle_timeout_ns: int,
         log: ReadLog,
+        end: End,
     ) -> None:
         self._plan = sorted(plan, key=lambda planned: planned.due_ns)
         self._repeat, self._trial = repeat, trial
@@ -152,6 +202,7 @@ class _Trial:
         self._key_variable = target.api_key_variable
         self._pool = Pool(target)
         self._log = log
+        self._end_of_trial = end
         self._exchanges: list[Exchange] = []
         self._open: deque[Exchange] = deque()  # by deadline; ended ones leave when they lead
         self._carriers: dict[Exchange, Connection] = {}  # of all that have not ended
@@ -164,10 +215,16 @@ class _Trial:
         self._empty_ns = 0  # what came before is read
         self._next_ns = _NEVER_NS
 
-    def run(self, watch: Watch, watch_every_ns: int, begins: Callable[[int], None]) -> Offered:
+    def run(
+        self,
+        watch: Watch,
+        watch_every_ns: int,
+        begins: Callable[[int], None],
+        start: Callable[[], int],
+    ) -> Offered:
         self._pool.preconnect(len(self._plan))
         self._clock = ClockPair.read()
-        self._epoch_ns = time.monotonic_ns() + _LEAD_NS
+        self._epoch_ns = start()
         self._real_epoch_ns = self._epoch_ns + self._clock.offset_ns
         self._empty_ns = self._now()
         self._next_ns = self._due_next()
@@ -187,10 +244,7 @@ class _Trial:
             records=tuple(e.record for e in self._exchanges if e.record is not None),
             epoch_ns=self._epoch_ns,
             stamps="kernel" if self._kernel_stamps and not self._user_stamps else "user space",
-            errors=tuple(
-                f"{count} x {message}"
-                for message, count in self._messages.most_common(_MAX_MESSAGES)
-            ),
+            messages=self._messages,
             redials=self._redials,
             connects=self._pool.opened,
             cpu_ns=cpu_ns,
@@ -211,7 +265,7 @@ class _Trial:
             self._expire(now)
             if self._next_ns == _NEVER_NS and not self._carriers:
                 return False
-            if watcher.stops(self._now(), self._next_ns):
+            if now >= self._end_of_trial.at_ns or watcher.stops(self._now(), self._next_ns):
                 return True
             idle = not self._poll()
             # What waits in the sockets comes first; what waits for long gets a little of each pass.

@@ -7,13 +7,14 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from tokenwatt_site.canonical import JsonValue
 from tokenwatt_site.engine_model.load import Load
 from tokenwatt_site.errors import EngineError, Interrupted, InvalidMeasurement, Problem
 from tokenwatt_site.evidence.records import Status
 from tokenwatt_site.evidence.under_load import sampled_rows
 from tokenwatt_site.journal import Entry
 from tokenwatt_site.measure.begun import Begun
-from tokenwatt_site.measure.client import Target
+from tokenwatt_site.measure.client import Client, Offered, Target, offer
 from tokenwatt_site.measure.engine import RunningEngine
 from tokenwatt_site.measure.instruments import Instruments
 from tokenwatt_site.measure.modelling import predicted
@@ -115,6 +116,7 @@ class Trials:
         report: takes the progress of a trial.
         say: takes a line for each.
         budget: no trial begins that would end beyond it.
+        client: what sends their requests.
         known: the trials of all repeats so far, but those of launches that were given up.
     """
 
@@ -125,6 +127,7 @@ class Trials:
     report: Callable[[Progress], None]
     say: Callable[[str], None]
     budget: Budget
+    client: Client = offer
     known: list[Trial] = field(default_factory=list)
 
     def recall(self) -> None:
@@ -304,6 +307,7 @@ class Trials:
             texts_of=sampled_rows(
                 self.begun.nonce, launched.repeat, realisation.scored_rows, spec.protocol.mode
             ),
+            client=self.client,
         )
         launched.texts[number] = offered.texts
         launched.instruments.no_window()
@@ -318,11 +322,19 @@ class Trials:
             errors=list(offered.errors),
             client_cpu_ppm=offered.cpu_ns * 1_000_000 // max(1, offered.wall_ns),
             clock_step_ns=offered.clock_step_ns,
+            **_of_workers(offered),
         )
         trial = Trial.from_journal(
             launched.line, start, end, realisation, offered.records, band=band
         )
         return trial, offered.errors
+
+
+def _of_workers(offered: Offered) -> dict[str, JsonValue]:
+    """Return what a line tells of several client processes; nothing where there was one."""
+    if not offered.offset_bounds_ns:
+        return {}
+    return {"offset_bounds_ns": list(offered.offset_bounds_ns), "lost": offered.lost}
 
 
 def target_of(spec: Spec, engine: RunningEngine) -> Target:

@@ -31,7 +31,7 @@ from tokenwatt_site.measure.capacity import (
     highest_held,
     rates_to_try,
 )
-from tokenwatt_site.measure.client import PlannedRequest, Target, offer
+from tokenwatt_site.measure.client import Client, PlannedRequest, Target, offer
 from tokenwatt_site.measure.descriptors import allow
 from tokenwatt_site.run import SelfTest
 from tokenwatt_site.spec import Spec
@@ -40,34 +40,47 @@ from tokenwatt_site.workload import Realisation
 
 _GRACE_NS = 1_000_000_000
 _STOP_S = 5.0
-_MOST_SERVERS = 4
+_MOST_SERVERS = 4  # for each process of the client
 _BACKLOG = 4096  # of each process: who gets more than its share of a burst must refuse none
 _DESCRIPTORS = 16_384  # inherited by the servers; the limit must not be what ends the test
 _REMEDY = "Is there memory, and may this user listen on the loopback?"
 _ID_BYTES = 6  # of a token id in a prompt, with its comma
 
 
-def self_test(spec: Spec, realisation: Realisation, most_urps: int) -> SelfTest:
+def self_test(
+    spec: Spec,
+    realisation: Realisation,
+    most_urps: int,
+    client: Client = offer,
+    workers: int = 1,
+) -> SelfTest:
     """Find what this client holds, up to twice what `most_urps` asks, in 1e-6 requests/s.
+
+    Args:
+        spec: whose tolerances hold.
+        realisation: whose gaps and lengths are offered.
+        most_urps: the highest rate that may be asked.
+        client: what sends.
+        workers: of how many processes it is.
 
     Raises:
         EnvironmentProblem: the server of the test did not start, or ended.
     """
     shape, tolerances = AnswerShape.of(spec, realisation), Tolerances.of(spec)
     allow(_DESCRIPTORS)
-    with emitting(shape, _servers()) as emitter:
+    with emitting(shape, _servers(workers)) as emitter:
         return highest_held(
             rates_to_try(spec, realisation, shape, most_urps),
-            lambda urps: emitter.attempt(due_ns(realisation, urps), urps, tolerances),
+            lambda urps: emitter.attempt(due_ns(realisation, urps), urps, tolerances, client),
             tolerances,
         )
 
 
-def _servers() -> int:
+def _servers(workers: int) -> int:
     """Return how many processes serve: one for each processor but the client's, up to a few."""
     bound = hasattr(os, "sched_getaffinity")  # macOS has none
     processors = len(os.sched_getaffinity(0)) if bound else os.cpu_count() or 1
-    return min(max(1, processors - 1), _MOST_SERVERS)
+    return min(max(1, processors - workers), workers * _MOST_SERVERS)
 
 
 @contextmanager
@@ -170,7 +183,9 @@ class RunningEmitter:
         for process in processes:
             _line(process)
 
-    def attempt(self, due: Sequence[int], urps: int, tolerances: Tolerances) -> Attempt:
+    def attempt(
+        self, due: Sequence[int], urps: int, tolerances: Tolerances, client: Client = offer
+    ) -> Attempt:
         """Offer requests that are due then, at `urps` 1e-6 requests/s, and judge what came back."""
         shape, first_row = self._shape, self._sent
         self._sent += len(due)
@@ -180,7 +195,7 @@ class RunningEmitter:
         def watch(now_ns: int, *_: Sequence[RequestRecord]) -> bool:
             return now_ns > end_ns
 
-        offered = offer(
+        offered = client(
             plan, self._target, repeat=0, trial=0, request_timeout_ns=end_ns, watch=watch
         )
         recorded = Recorded(offered.records, offered.epoch_ns, offered.stamps)

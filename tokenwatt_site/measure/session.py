@@ -39,10 +39,12 @@ from tokenwatt_site.measure.accuracy.sitting import (
 )
 from tokenwatt_site.measure.accuracy.task import Task
 from tokenwatt_site.measure.begun import begin
+from tokenwatt_site.measure.client import Client
 from tokenwatt_site.measure.clock import utc_now
 from tokenwatt_site.measure.credential import authorisation
 from tokenwatt_site.measure.endpoint import EngineFacts, read_back
 from tokenwatt_site.measure.engine import RunningEngine, attach, launch
+from tokenwatt_site.measure.fleet.local import clients
 from tokenwatt_site.measure.headroom import held_text, highest_asked_urps, require_start
 from tokenwatt_site.measure.instruments import Instruments
 from tokenwatt_site.measure.modelling import fitted
@@ -103,6 +105,7 @@ def measure(
     budget_s: float | None = None,
     publisher_nonce: str | None = None,
     opened: Callable[[Entry], None] | None = None,
+    workers: int = 1,
 ) -> Measured:
     """Run the protocol of `spec`, or what is missing of it, in `folder`.
 
@@ -120,6 +123,7 @@ def measure(
         budget_s: how long it may take: nothing begins that would end later; None: as it takes.
         publisher_nonce: hex that a publisher gave, from which prompts are drawn too; as `gpus`.
         opened: gets the first line of a new measurement, when it is on disk and nothing is begun.
+        workers: how many processes send; 1: this one.
 
     Raises:
         UsageError: the variable of a key, user or password is not set, no board has such a name,
@@ -132,7 +136,10 @@ def measure(
     """
     budget = Budget(budget_s)
     authorisation(spec.endpoint.api_key_variable)
-    with WorkFolder(folder, utc_now, surroundings(spec, os.environ)) as work:
+    with (
+        WorkFolder(folder, utc_now, surroundings(spec, os.environ)) as work,
+        clients(workers) as client,
+    ):
         if trace is not None:
             work.keep_trace(trace)
         if model is not None:
@@ -157,6 +164,8 @@ def measure(
             keyid=keyid,
             publisher_nonce=publisher_nonce,
             budget=budget,
+            client=client,
+            workers=workers,
         )
         if fresh and opened is not None:
             opened(work.journal.lines[0])
@@ -183,6 +192,8 @@ class _Session:
         keyid: str,
         publisher_nonce: str | None,
         budget: Budget,
+        client: Client,
+        workers: int,
     ) -> None:
         self._spec = spec
         self._events = events
@@ -201,8 +212,9 @@ class _Session:
             publisher_nonce=publisher_nonce,
         )
         self._budget = budget
+        self._client, self._workers = client, workers
         self._trials = Trials(
-            spec, self._windows, work, self._begun, events.progress, events.say, budget
+            spec, self._windows, work, self._begun, events.progress, events.say, budget, client
         )
         self._trials.recall()
 
@@ -439,7 +451,7 @@ class _Session:
         )
         self._events.say(str(warm))
         most_urps = highest_asked_urps(spec, self._windows, repeat)
-        held = self_test(spec, realisation, most_urps)
+        held = self_test(spec, realisation, most_urps, self._client, self._workers)
         launch_line = self._journal.append(
             "launch",
             repeat=repeat,

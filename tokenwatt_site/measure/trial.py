@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tokenwatt_site.evidence.records import RequestRecord, Status
 from tokenwatt_site.goodput import Outcome, Tally, decide
-from tokenwatt_site.measure.client import Offered, PlannedRequest, Target, offer
+from tokenwatt_site.measure.client import Client, Offered, PlannedRequest, Target, offer
 from tokenwatt_site.measure.endpoint import request_body
 from tokenwatt_site.prompts import Prompts, trial_key
 from tokenwatt_site.spec import Objective, Spec
@@ -102,6 +102,7 @@ def run_trial(
     window: Callable[[int, int], None],
     folder: Path,
     texts_of: Container[int] = (),
+    client: Client = offer,
 ) -> Offered:
     """Offer `realisation` at `rate_urps` until the verdict is certain.
 
@@ -127,6 +128,7 @@ def run_trial(
             moment before the load begins; must return at once.
         folder: see `offer`.
         texts_of: see `plan_requests`.
+        client: what sends them.
 
     Raises:
         EnvironmentProblem: see `plan_requests` and `offer`.
@@ -167,7 +169,7 @@ def run_trial(
         return finished or standing.outcome == "FAIL" or not alive()
 
     try:
-        offered = offer(
+        offered = client(
             plan,
             target,
             repeat=repeat,

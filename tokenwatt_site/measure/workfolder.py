@@ -295,6 +295,7 @@ class WorkFolder:
             ),
             stamps=told.stamps,
             self_test=told.self_test,
+            workers=told.workers,
         )
         return Measured(
             spec=spec.published(),

@@ -272,6 +272,7 @@ def _check_conditions(run: Run, journal: Sequence[Entry]) -> None:
     expect_equal(
         "conditions.self_test", run_says["self_test"], journal_tells.self_test.to_json(), what
     )
+    expect_equal("conditions.workers", run.conditions.workers, journal_tells.workers, what)
 
 
 def _check_read_back(run: Run, journal: Sequence[Entry]) -> None:

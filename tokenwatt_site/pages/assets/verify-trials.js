@@ -7,7 +7,8 @@
   var json = scope.TokenwattJson, refuse = json.refuse, files = scope.TokenwattFiles, integer = files.integer;
   var draws = scope.TokenwattWorkload, engine = scope.TokenwattEngine;
   var MAX_TRIALS = 2000, MAX_PLANNED_ROWS = 4000000, CLOCK_SLACK_NS = 1000000;
-  var MAX_LAG_NS = 1000000, MAX_CLOCK_STEP_NS = 1000000, MIN_WINDOW_NS = 120000000000;
+  var MAX_LAG_NS = 1000000, MAX_CLOCK_STEP_NS = 1000000, MAX_CLOCK_OFFSET_NS = 1000000, MIN_WINDOW_NS = 120000000000;
+  var MAX_WORKERS = 1024;
   var OK = 0, CENSORED = 8, SIMULATED_ENGINE = "tokenwatt-simulated";
   var FAILURES = [null, "http_error", "stream_error", "disconnected", "timed_out", "no_usage", "short_output", "not_sent", null];
 
@@ -140,6 +141,23 @@
     files.expect("conditions.stamps", told.stamps, kernel ? "kernel" : "user space");
     files.expect("conditions.read_back", lean(told.read_back), lean(launches[launches.length - 1].data.read_back));
     files.expect("conditions.self_test", lean(told.self_test), lean(least));
+    var workers = ends.reduce(function (most, line) { return Math.max(most, offsetBounds(line).length); }, 0);
+    files.expect("conditions.workers", told.workers || null, workers || null);
+  }
+
+  /* How far the clocks of several client processes may have been off; empty where one sent alone. */
+  function offsetBounds(line) {
+    var found = line.data.offset_bounds_ns;
+    if (found === undefined) { return []; }
+    var plain = Array.isArray(found) && found.every(function (bound) { return Number.isInteger(bound) && bound >= 0; });
+    if (!plain || found.length === 1 || found.length > MAX_WORKERS) { at(line, "tells no bounds of clocks"); }
+    return found;
+  }
+
+  function lost(line) {
+    var found = line.data.lost;
+    if (found !== undefined && found !== null && typeof found !== "string") { at(line, "does not say in words who was lost"); }
+    return typeof found === "string";
   }
 
   /* ---------- (8) trials ---------- */
@@ -177,7 +195,7 @@
         repeat: integer(line.data, "repeat", 0), number: integer(line.data, "trial", 0), rateUrps: rate, started: line.at,
         epochNs: integer(end.data, "epoch_ns", 0), alive: end.data.engine_alive === true, abandoned: line.seq < own[0].seq,
         overhead: integer(launch.data, "chat_overhead", 0), cpuPpm: integer(end.data, "client_cpu_ppm", 0),
-        clockStepNs: integer(end.data, "clock_step_ns", 0),
+        clockStepNs: integer(end.data, "clock_step_ns", 0), lost: lost(end), offsetBounds: offsetBounds(end),
         held: { events: integer(test, "events_per_s", 0), requests: integer(test, "requests_urps", 0) },
         band: band, drawn: drawn, due: engine.dueNs(drawn.elapsed, rate), records: grouped.get(name) || []
       };
@@ -186,7 +204,7 @@
       trial.window = [trial.due[drawn.scored[0]], trial.due[drawn.scored[1] - 1]];
       trial.scoredEndNs = trial.scored.reduce(function (most, i) { return Math.max(most, records.end[i]); }, 0);
       checkPlan(trial, records);
-      if (trial.alive && decide(judgements(spec.setup.slo, trial, records)) === "UNDECIDED") {
+      if (trial.alive && !trial.lost && decide(judgements(spec.setup.slo, trial, records)) === "UNDECIDED") {
         refuse(nameOf(trial) + " stops before its verdict was certain, and the engine lived");
       }
       found.push(trial);
@@ -352,7 +370,8 @@
 
   /* Whether this trial is no measurement of the engine, by the limits that the method page lists. */
   function isInvalid(spec, trial, r, judged) {
-    if (trial.abandoned || !trial.alive || trial.rateUrps > highestLoadUrps(trial)) { return true; }
+    if (trial.abandoned || !trial.alive || trial.lost || trial.rateUrps > highestLoadUrps(trial)) { return true; }
+    if (trial.offsetBounds.some(function (bound) { return bound > MAX_CLOCK_OFFSET_NS; })) { return true; }
     return isLate(spec, trial, r) || hasOtherTokens(trial, r) || isTooShort(spec, trial) || isUnloaded(trial, r, judged);
   }
 
