@@ -417,10 +417,11 @@ class Conditions(GrowingModel):
 
     started: str
     ended: str
-    platform: str
-    processors: int
-    python: str
-    tool_version: str
+    platform: Line
+    processors: Annotated[int, Field(ge=0)]
+    """0: the machine did not tell."""
+    python: Line
+    tool_version: Line
     board_uuids: tuple[str, ...]
     read_back: tuple[ReadBack, ...]
     stamps: Literal["kernel", "user space"]

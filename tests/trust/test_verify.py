@@ -370,6 +370,8 @@ LIES_ABOUT_IDENTITY = {
     "another workload hash": (put("spec", "setup", "workload", "hash", value="0" * 64), ""),
     "f23 a label of 100,000": (put("spec", "label", value="a" * 100_000), "label"),
     "f23 a title of 100,000": (put("spec", "title", value="a" * 100_000), "title"),
+    "f23 a platform of 100,000": (put("conditions", "platform", value="a" * 100_000), "platform"),
+    "processors below zero": (put("conditions", "processors", value=-998), "processors"),
     "f10 an evidence path outside": (put("evidence", 0, "sha256", value="../../x"), "sha256"),
     "f11 a negative size": (put("evidence", 0, "bytes", value=-1), "bytes"),
 }
