@@ -280,10 +280,15 @@ def _inference_perf(asked: Asked) -> list[str]:
         lines.append(f"{at:%Y-%m-%d %H:%M:%S.%f},{row.prompt_tokens},{row.output_tokens}")
     (asked.folder / "trace.csv").write_text("\n".join(lines) + "\n")
     trace = {"file": "trace.csv", "format": "AzurePublicDataset"}
-    stage = {"rate": asked.requests_per_s, "duration": math.ceil(asked.seconds)}
+    # Of a trace for chat it sends as many requests as these make, and its own number of tokens.
+    duration = math.ceil(asked.seconds)
+    stage = {"rate": (len(asked.rows) + 0.5) / duration, "duration": duration}
+    data: _Object = {"type": "random", "trace": trace}
+    if asked.api == "chat":
+        data = {"type": "shareGPT", "path": asked.write("chats.json", _chats(asked.rows))}
     config = {
         "api": {"type": "completion" if asked.api == "completions" else "chat", "streaming": True},
-        "data": {"type": "random", "trace": trace},
+        "data": data,
         "load": {
             "type": "trace_replay",
             "trace": trace,
@@ -301,6 +306,18 @@ def _inference_perf(asked: Asked) -> list[str]:
     }
     (asked.folder / "config.yml").write_text(json.dumps(config, indent=2))
     return ["--config_file", "config.yml"]
+
+
+def _chats(rows: Sequence[Row]) -> list[_Object]:
+    return [
+        {
+            "conversations": [
+                {"from": "human", "value": prompt(number, row)},
+                {"from": "gpt", "value": WORDS[0]},
+            ]
+        }
+        for number, row in enumerate(rows)
+    ]
 
 
 def _inference_perf_told(folder: Path, output: str) -> Told:
@@ -366,9 +383,9 @@ def _guidellm_told(folder: Path, output: str) -> Told:
         requests_per_s=metrics["requests_per_second"]["successful"]["mean"],
         output_tokens=metrics["output_token_count"]["successful"]["total_sum"],
         ttft_ms=both("time_to_first_token_ms"),
-        tpot_ms=both("time_per_output_token_ms"),
-        itl_ms=both("inter_token_latency_ms"),
-        warning=_said(output, r"(?i)generation_delay|root_late|dataset_incomplete|warning"),
+        tpot_ms=both("inter_token_latency_ms"),  # what it calls TPOT has the TTFT in it
+        itl_ms=None,
+        warning="; ".join(warning["message"] for warning in told["warnings"]) or None,
     )
 
 
