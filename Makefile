@@ -78,10 +78,13 @@ build/peers/%.stamp: pyproject.toml
 	mkdir -p build/peers
 	@{ rm -rf build/peers/$* && $(PEER_PYTHON) -m venv build/peers/$* && \
 		build/peers/$*/bin/python -m pip install --upgrade 'pip>=25.1' && \
-		build/peers/$*/bin/python -m pip install --group peer-$*; } >build/peers/$*.log 2>&1 && \
+		build/peers/$*/bin/python -m pip install --group peer-$* && \
+		build/peers/$*/bin/python -m pip uninstall --yes $(PEER_UNUSED); } >build/peers/$*.log 2>&1 && \
 	touch $@ || { rm -rf build/peers/$*; echo "$* is left out: build/peers/$*.log" >&2; }
 
 PEER_PYTHON = $(PYTHON)
+# Where these are of another build than torch, nothing of vLLM can be imported.
+PEER_UNUSED = torchaudio torchcodec torchvision
 build/peers/inference-perf.stamp: PEER_PYTHON = $(PYTHON312)
 
 chromium:

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -46,7 +47,7 @@ from tests.benchmarks._peers_rig import (
     trace,
     truths,
 )
-from tests.benchmarks._peers_tools import PEERS, Api, Asked, Peer, Told, write_tokenizer
+from tests.benchmarks._peers_tools import HUB, PEERS, Api, Asked, Peer, Told, write_tokenizer
 
 FOLDER = ROOT / "build" / "bench" / "peers"
 MEAN_TOKENS = 128
@@ -177,7 +178,8 @@ def trial(peer: Peer, rows: Sequence[Row], api: Api, script: str) -> Figures:
 def environment(peer: Peer) -> dict[str, str]:
     """Return the environment variables of a tool: nothing of ours, and no hub."""
     kept = {name: os.environ[name] for name in ("HOME", "LANG", "PATH") if name in os.environ}
-    offline = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
+    names = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE")
+    offline = {**dict.fromkeys(names, "1"), "HF_HUB_CACHE": str(HUB)}
     ours = {"PYTHONPATH": str(ROOT)} if peer.environment is None else {}
     return {**kept, **offline, **ours, "NO_COLOR": "1", "COLUMNS": "200"}
 
@@ -222,8 +224,8 @@ def heard(peer: Peer, folder: Path, ran: Ran) -> Figures:
     try:
         told = peer.told(folder, ran.output)
     except (OSError, LookupError, TypeError, ValueError) as error:
-        last = next((line for line in reversed(ran.output.splitlines()) if line.strip()), "")
-        said = last.strip().replace(str(ROOT), ".")
+        lines = [line.strip() for line in ran.output.splitlines() if re.search("[A-Za-z]", line)]
+        said = "".join(lines[-1:]).replace(str(ROOT), ".")
         return {"failed": f"exit status {ran.code}, no report ({type(error).__name__}): {said}"}
     return {"exit_status": ran.code, **figures_of(told)}
 
