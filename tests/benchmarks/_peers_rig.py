@@ -9,6 +9,7 @@ import json
 import math
 import os
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -26,6 +27,7 @@ MODEL = "simulated"
 TTFT_MS = 200.0
 INTERVAL_MS = 40.0
 SAMPLE_S = 0.25
+KILL_S = 0.01
 MEMORY_SAMPLES = 4
 """Memory is read with each so many-th sample: the kernel walks all pages for it."""
 
@@ -277,11 +279,19 @@ def _memory_mb(process: int) -> float:
 
 def _end_all(process: subprocess.Popen[bytes]) -> None:
     """End what is left of a program: its own session, and no other."""
-    for member in _session(process.pid):
-        with suppress(ProcessLookupError):
-            os.kill(member, 9)
+    while living := [member for member in _session(process.pid) if _lives(member)]:
+        for member in living:
+            with suppress(ProcessLookupError):
+                os.kill(member, signal.SIGKILL)
+        time.sleep(KILL_S)
     if process.returncode is None:
         process.wait()
+
+
+def _lives(process: int) -> bool:
+    with suppress(OSError):
+        return _stat(process)[0] not in ("Z", "X")
+    return False
 
 
 @contextmanager

@@ -36,6 +36,11 @@ WORDS = ("token", *(f"word{number}" for number in range(999)))
 AT_ONCE = 100_000
 """No limit, to tools that must have one."""
 
+# A line with a warning, but for those that each trial here brings.
+VLLM_WARNS = r"Failed requests:\s+[1-9]|WARNING"
+AIPERF_WARNS = r"(WARNING|ERROR)(?! *GPU Telemetry)"
+INFERENCE_PERF_WARNS = r"(WARNING|ERROR) - (?!Prometheus|Report|.*negative minimum)"
+
 
 @dataclass(frozen=True, slots=True)
 class Asked:
@@ -233,7 +238,7 @@ def _vllm_told(folder: Path, output: str) -> Told:
         ttft_ms=both("ttft"),
         tpot_ms=both("tpot"),
         itl_ms=both("itl"),
-        warning=_said(output, r"Failed requests:\s+[1-9]|WARNING"),
+        warning=_said(output, VLLM_WARNS),
     )
 
 
@@ -274,11 +279,11 @@ def _aiperf_told(folder: Path, output: str) -> Told:
     return Told(
         good=None if good is None else round(good),
         requests_per_s=average("request_throughput"),
-        output_tokens=average("total_output_tokens") or average("total_osl"),
+        output_tokens=average("total_osl"),  # with those of reasoning
         ttft_ms=both("time_to_first_token"),
         tpot_ms=both("inter_token_latency"),  # a mean over each answer: what others call TPOT
         itl_ms=both("inter_chunk_latency"),
-        warning=_said(output, r"(WARNING|ERROR) +(?!GPU Telemetry)"),
+        warning=_said(output, AIPERF_WARNS),
     )
 
 
@@ -349,7 +354,7 @@ def _inference_perf_told(folder: Path, output: str) -> Told:
         ttft_ms=both("time_to_first_token"),
         tpot_ms=both("time_per_output_token"),
         itl_ms=both("inter_token_latency"),
-        warning=_said(output, r"(WARNING|ERROR) - (?!Prometheus)"),
+        warning=_said(output, INFERENCE_PERF_WARNS),
     )
 
 

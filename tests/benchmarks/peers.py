@@ -12,7 +12,8 @@ told by the engine too.
 
 Figures, flat: `TOOL@RATE NAME` of a trial at so many tokens/s, `TOOL!TRAP NAME` of one on a trap,
 `TOOL NAME` of the tool. `true_` is the engine's, `told_` the tool's own; what a tool does not
-report, or did not reach, is not there. us_per_event is the processor time of all its processes
+report, or did not reach, is not there. lengths_share is of completions: the engine cannot count
+the words of a chat that comes in parts. us_per_event is the processor time of all its processes
 from the first request to its end, with the parsing and the report, for each event with tokens;
 pss_mb is the most memory they had together. `late_` is how much later than its earliest a request
 came, against the trace. `warning` is what the tool said, `not_run` why it was not run.
@@ -168,6 +169,7 @@ def trial(peer: Peer, rows: Sequence[Row], api: Api, script: str) -> Figures:
     seen = truths(log)[-len(rows) :]  # a tool may ask once before it begins
     figures = {
         **sent(rows, seen),
+        **({"lengths_share": lengths_share(rows, seen)} if api == "completions" else {}),
         **cost(ran, seen),
         **heard(peer, folder, ran),
         "others_share": max(0.0, others_s) / (time.monotonic() - began_s),
@@ -192,7 +194,6 @@ def sent(rows: Sequence[Row], seen: Sequence[Truth]) -> Figures:
         "asked_requests": len(rows),
         "came_requests": len(seen),
         "true_good": len([truth for truth in whole if truth.sent]),
-        "lengths_share": lengths_share(rows, seen),
         "rate_share": rate_share(rows, seen),
         "true_output_tokens": sum(tokens for truth in whole for _, tokens in truth.sent),
         "asked_requests_per_s": 1000 * (len(rows) - 1) / rows[-1].due_ms,

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.benchmarks import _peers_page as page
+from tests.benchmarks import _peers_tools as tools
 from tests.benchmarks import peers as bench
 from tests.benchmarks._peers_rig import (
     Row,
@@ -94,9 +95,21 @@ def test_our_client_tells_what_the_engine_did(
     rows = [Row(row * 20, 16 + row, 5) for row in range(8)]
     found = bench.trial(PEERS["ours"], rows, "chat", "vllm,role-early,multi:2")
     assert found["told_good"] == found["true_good"] == found["asked_requests"] == 8
-    assert found["lengths_share"] == 1.0
+    assert found["came_requests"] == 8
     assert found["told_output_tokens"] == found["true_output_tokens"] == 40
     assert float(found["told_ttft_p50_ms"]) >= float(found["true_ttft_p50_ms"]) - 0.1
+
+
+def test_what_a_tool_says_first_of_being_late_is_its_warning_and_noise_is_not() -> None:
+    said = "12:00 \x1b[33mWARNING  GPU Telemetry: none\x1b[0m\n12:01 WARNING  schedule degraded\n"
+    assert tools._said(said, tools.AIPERF_WARNS) == "12:01 WARNING schedule degraded"
+    said = (
+        "a - WARNING - Prometheus Metrics Client is not configured\n"
+        "b - WARNING - Validation: negative minimum\nc - WARNING - dropped 3 request(s)\n"
+    )
+    found = tools._said(said, tools.INFERENCE_PERF_WARNS)
+    assert found == "c - WARNING - dropped 3 request(s)"
+    assert tools._said("Failed requests:       0\n", tools.VLLM_WARNS) is None
 
 
 def test_what_a_tool_ended_with_is_told_where_it_wrote_no_report(tmp_path: Path) -> None:
