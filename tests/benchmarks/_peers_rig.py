@@ -225,23 +225,25 @@ def run_program(
         os.sched_setaffinity(process.pid, {processors()[1]})
         deadline_s = time.monotonic() + limit_s
         number = 0
-        while code is None:
-            pid, status, usage = os.wait4(process.pid, os.WNOHANG)
-            now_s = time.monotonic()
-            if pid:
-                code = process.returncode = os.waitstatus_to_exitcode(status)
-                samples.append(Sample(now_s, usage.ru_utime + usage.ru_stime))
-                break
-            members = _session(process.pid)
-            samples.append(Sample(now_s, sum(members.values())))
-            most = max(most, len(members))
-            if number % MEMORY_SAMPLES == 0:
-                peak_mb = max(peak_mb, sum(map(_memory_mb, members)))
-            number += 1
-            if now_s > deadline_s:
-                break
-            time.sleep(SAMPLE_S)
-        _end_all(process)
+        try:
+            while code is None:
+                pid, status, usage = os.wait4(process.pid, os.WNOHANG)
+                now_s = time.monotonic()
+                if pid:
+                    code = process.returncode = os.waitstatus_to_exitcode(status)
+                    samples.append(Sample(now_s, usage.ru_utime + usage.ru_stime))
+                    break
+                members = _session(process.pid)
+                samples.append(Sample(now_s, sum(members.values())))
+                most = max(most, len(members))
+                if number % MEMORY_SAMPLES == 0:
+                    peak_mb = max(peak_mb, sum(map(_memory_mb, members)))
+                number += 1
+                if now_s > deadline_s:
+                    break
+                time.sleep(SAMPLE_S)
+        finally:
+            _end_all(process)
         output.seek(0)
         text = output.read().decode("utf-8", "replace")
     # What a child that is not waited for used is in the samples alone.
