@@ -61,7 +61,8 @@ def trace(requests_per_s: float, seconds: float, output_tokens: tuple[int, int])
 class Truth:
     """What the engine did with one request; times on CLOCK_MONOTONIC.
 
-    `sent` has each event with tokens, when it was handed to the kernel and how many they were.
+    `whole`: all its tokens were sent, and the end after them. `sent` has each event with
+    tokens, when it was handed to the kernel and how many they were.
     """
 
     received_ns: int
@@ -102,14 +103,16 @@ def truths(log: Path) -> list[Truth]:
     for line in log.read_text("utf-8").splitlines():
         told = json.loads(line)
         if told["prompt_tokens"] is not None and told["ended"] is not None:
+            sent = tuple((at, tokens) for at, _, tokens in told["sent"])
+            all_sent = sum(tokens for _, tokens in sent) == told["output_tokens"]
             found.append(
                 Truth(
                     received_ns=told["received"][0],
                     ended_ns=told["ended_at"][0],
-                    whole=told["ended"] == "complete",
+                    whole=told["ended"] == "complete" and all_sent,
                     prompt_tokens=told["prompt_tokens"],
                     output_tokens=told["output_tokens"],
-                    sent=tuple((at, tokens) for at, _, tokens in told["sent"]),
+                    sent=sent,
                 )
             )
     return sorted(found, key=lambda truth: truth.received_ns)
