@@ -68,7 +68,7 @@ def test_a_cached_chart_is_read_back_and_another_title_is_another_entry(
     def fail(*_: object, **__: object) -> str:
         raise AssertionError("drew again")
 
-    monkeypatch.setattr("vl_convert.vegalite_to_svg", fail)
+    monkeypatch.setattr("vl_convert.vega_to_svg", fail)
     assert drawing.draw(a_chart(), tmp_path) == first
 
 
