@@ -189,7 +189,7 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
         if ours is None:
             self._prose[uri] = tuple(inline_scripts(html))
             html = html.replace(data_page.HOLE, self._around.data, 1)
-            return with_simulator(html, page.file.url)
+            return with_simulator(html, page.file.url, self._kept)
         if isinstance(ours, Later):
             return ""
         page.toc = _toc(ours)

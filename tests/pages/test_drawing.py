@@ -68,7 +68,7 @@ def test_a_cached_chart_is_read_back_and_another_title_is_another_entry(
     def fail(*_: object, **__: object) -> str:
         raise AssertionError("drew again")
 
-    monkeypatch.setattr("vl_convert.vegalite_to_svg", fail)
+    monkeypatch.setattr("vl_convert.vega_to_svg", fail)
     assert drawing.draw(a_chart(), tmp_path) == first
 
 
@@ -78,3 +78,13 @@ def test_a_wide_chart_has_a_narrow_twin() -> None:
     assert svg.count("<svg") == 2
     assert "tw-wide" in svg
     assert "tw-narrow" in svg
+
+
+def test_charts_that_differ_in_their_numbers_alone_are_compiled_once() -> None:
+    def drawn(rate: float) -> str:
+        return drawing.draw(chart.goodput([chart.Trial(rate, "PASS", 400.0, 1.0)], None))
+
+    first = drawn(1.0)
+    before = drawing._compiled.cache_info().misses
+    assert drawn(2.5) != first
+    assert drawing._compiled.cache_info().misses == before

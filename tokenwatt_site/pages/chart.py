@@ -1,11 +1,15 @@
-"""The charts of a report, stated in Altair: points in, Vega-Lite documents out."""
+"""The charts of a report, stated in Altair: points in, Vega-Lite documents out.
+
+What a chart shows is one function, how it looks another, which is asked once for all reports.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import Any, Literal
 
 import altair as alt
 
@@ -20,11 +24,16 @@ from tokenwatt_site.pages.drawing import (
 )
 from tokenwatt_site.pages.vega import (
     NARROW_PX,
+    Forms,
+    Rows,
     both,
     data,
+    filled,
     finish,
     limit_rule,
+    named,
     scale,
+    span,
     x_axis,
     y_axis,
     y_words,
@@ -57,18 +66,20 @@ def bars(
         axis: title of the axis, with the unit.
         top: end of the axis; None lets the largest value decide.
     """
-    values: list[dict[str, float | str]] = [
-        {"row": f"{i}", "value": v, "text": t} for i, (_, v, t) in enumerate(rows)
-    ]
+    drawn: Rows = [{"row": f"{i}", "value": v, "text": t} for i, (_, v, t) in enumerate(rows)]
     end = top if top is not None else 1.28 * max((v for _, v, _ in rows), default=1.0)
-    base = data(values).encode(
-        y=alt.Y("row:N", axis=None), x=alt.X("value:Q", scale=scale(0, end), axis=x_axis(axis, 4))
-    )
+    specs = filled(_bars(axis, len(rows)), {"rows": drawn}, {"across": (0, end)})
+    said = "; ".join(f"{name}: {text}" for name, _, text in rows)
+    return Chart(chart_id, title, f"Bars from 0. {said}.", specs)
+
+
+@cache
+def _bars(axis: str, rows: int) -> Forms:
+    x = alt.X("value:Q", scale=span("across"), axis=x_axis(axis, 4))
+    base = named("rows").encode(y=alt.Y("row:N", axis=None), x=x)
     words = base.mark_text(align="left", dx=6, color=INK, fontWeight="bold")
     layers = [base.mark_bar(color=BLUE, height=26), words.encode(text=alt.Text("text:N"))]
-    spec = finish(layers, NARROW_PX, 42 + 38 * len(rows))
-    said = "; ".join(f"{name}: {text}" for name, _, text in rows)
-    return Chart(chart_id, title, f"Bars from 0. {said}.", (spec,))
+    return (finish(layers, NARROW_PX, 42 + 38 * rows),)
 
 
 def shares(
@@ -88,23 +99,28 @@ def shares(
         axis: title of the axis, with the unit.
         wide: whether it fills the page; else it stands beside another chart.
     """
-    values: list[dict[str, float | str]] = [
+    drawn: Rows = [
         {"row": f"{i}", "value": v, "zero": 0.0, "text": f"{name}: {words}"}
         for i, (name, v, words) in enumerate(rows)
     ]
     end = max(100.0, *(1.04 * v for _, v, _ in rows))
-    x, y = scale(0, end), alt.Y("row:N", axis=None)
-    bar = data(values).mark_bar(color=BLUE, height=16, yOffset=9)
-    label = data(values).mark_text(color=INK, align="left", dy=-9)
+    specs = filled(_shares(axis, len(rows), wide=wide), {"rows": drawn}, {"across": (0, end)})
+    said = "; ".join(f"{name}: {words}" for name, _, words in rows)
+    return Chart(chart_id, title, f"Bars from 0, a dashed line at 100%. {said}.", specs)
+
+
+@cache
+def _shares(axis: str, rows: int, *, wide: bool) -> Forms:
+    x, y = span("across"), alt.Y("row:N", axis=None)
+    bar = named("rows").mark_bar(color=BLUE, height=16, yOffset=9)
+    label = named("rows").mark_text(color=INK, align="left", dy=-9)
     layers = [
         bar.encode(y=y, x=alt.X("value:Q", scale=x, axis=x_axis(axis, 4))),
         label.encode(y=y, x=alt.X("zero:Q", scale=x), text=alt.Text("text:N")),
-        limit_rule([{"x": 100.0}]).encode(x=alt.X("x:Q")),
+        limit_rule(data([{"x": 100.0}])).encode(x=alt.X("x:Q")),
     ]
-    said = "; ".join(f"{name}: {words}" for name, _, words in rows)
-    height = 42 + 44 * len(rows)
-    specs = both(layers, height) if wide else (finish(layers, NARROW_PX, height),)
-    return Chart(chart_id, title, f"Bars from 0, a dashed line at 100%. {said}.", specs)
+    height = 42 + 44 * rows
+    return both(layers, height) if wide else (finish(layers, NARROW_PX, height),)
 
 
 def goodput(
@@ -119,10 +135,11 @@ def goodput(
     words = "Delivered output tokens against offered rate"
     points = [(t, t.tokens_per_s) for t in trials if t.tokens_per_s is not None]
     top = max([v for _, v in points] + ([computed[1]] if computed else []), default=1.0)
-    y = alt.Y("y:Q", scale=scale(0, 1.15 * top), axis=y_axis("Output tok/s delivered", 4))
-    over = () if computed is None else _computed(*computed)
-    frame = _Frame(y, (), _span(trials, bracket), over)
-    return _against_rate("goodput", words, points, bracket, frame)
+    rows = _shade(bracket)
+    if computed is not None:
+        rows["computed"] = [{"rate": computed[0], "y": computed[1], "text": _COMPUTED}]
+    spans = {"rates": _rates(trials, bracket), "values": (0, 1.15 * top)}
+    return _against_rate("goodput", words, points, rows, spans)
 
 
 def attainment(
@@ -130,19 +147,12 @@ def attainment(
 ) -> Chart:
     """Share of requests within the limit, on a scale of nines; `quantile` is the SLO's line."""
     words = "Requests within their limit against offered rate"
-    axis = alt.Axis(
-        values=[0, _nines(0.5), 1, 2, 3],
-        labelExpr="datum.value >= 3 ? '99.9' : datum.value >= 2 ? '99'"
-        " : datum.value >= 1 ? '90' : datum.value > 0 ? '50' : '0'",
-        **y_words("Requests within the limit, %, worst objective"),
-    )
-    y = alt.Y("y:Q", scale=scale(0, 3.2), axis=axis)
     points = [(t, _nines(t.share)) for t in trials if t.share is not None]
-    lines = (
-        [] if quantile is None else [limit_rule([{"y": _nines(quantile)}]).encode(y=alt.Y("y:Q"))]
-    )
-    frame = _Frame(y, tuple(lines), _span(trials, bracket))
-    return _against_rate("attainment", words, points, bracket, frame)
+    rows = _shade(bracket)
+    if quantile is not None:
+        rows["quantile"] = [{"y": _nines(quantile)}]
+    spans = {"rates": _rates(trials, bracket), "values": (0, 3.2)}
+    return _against_rate("attainment", words, points, rows, spans)
 
 
 def distribution(
@@ -161,22 +171,32 @@ def distribution(
         limits: (label, limit in ms, quantile in per cent).
     """
     end = 1.06 * max([x for x, _ in points] + [limit for _, limit, _ in limits])
-    x = alt.X("x:Q", scale=scale(0, end), axis=x_axis(f"{name}, ms", 5))
-    y = alt.Y(
-        "y:Q",
-        scale=scale(0, 100),
-        axis=alt.Axis(values=[0, 25, 50, 75, 100], **y_words("Requests at or below, %")),
+    rows: dict[str, Rows] = {"curve": [{"x": a, "y": b} for a, b in points]}
+    for number, (label, limit, quantile) in enumerate(limits):
+        rows[f"limit {number}"] = [{"x": limit, "y": quantile, "top": 0.0, "text": label}]
+    said = "; ".join(f"{label} at {quantile:g}% of requests" for label, _, quantile in limits)
+    top = max((share for _, share in points), default=100.0)
+    end_words = "" if top >= 100 else f" It ends at {top:g}% of requests."
+    return Chart(
+        chart_id,
+        f"{name}: share of requests at or below each value",
+        f"A rising step curve of {len(points)} order statistics.{end_words}"
+        f" Limits: {said or 'none'}.",
+        filled(_distribution(name, len(limits)), rows, {"across": (0, end)}),
     )
-    curve = (
-        data([{"x": a, "y": b} for a, b in points])
-        .mark_line(color=BLUE, strokeWidth=2, interpolate="step-after")
-        .encode(x=x, y=y)
-    )
-    layers: list[alt.Chart] = [curve]
-    for label, limit, quantile in limits:
-        at = data([{"x": limit, "y": quantile, "top": 0.0, "text": label}])
+
+
+@cache
+def _distribution(name: str, limits: int) -> Forms:
+    x = alt.X("x:Q", scale=span("across"), axis=x_axis(f"{name}, ms", 5))
+    axis = alt.Axis(values=[0, 25, 50, 75, 100], **y_words("Requests at or below, %"))
+    y = alt.Y("y:Q", scale=scale(0, 100), axis=axis)
+    curve = named("curve").mark_line(color=BLUE, strokeWidth=2, interpolate="step-after")
+    layers: list[alt.Chart] = [curve.encode(x=x, y=y)]
+    for number in range(limits):
+        at = named(f"limit {number}")
         layers += [
-            limit_rule([{"x": limit}]).encode(x=alt.X("x:Q")),
+            limit_rule(at).encode(x=alt.X("x:Q")),
             at.mark_point(
                 color=ORANGE, shape="diamond", filled=False, size=70, strokeWidth=2
             ).encode(x=alt.X("x:Q"), y=alt.Y("y:Q")),
@@ -187,16 +207,7 @@ def distribution(
                 for drawn in _READABLE
             ),
         ]
-    said = "; ".join(f"{label} at {quantile:g}% of requests" for label, _, quantile in limits)
-    top = max((share for _, share in points), default=100.0)
-    end_words = "" if top >= 100 else f" It ends at {top:g}% of requests."
-    return Chart(
-        chart_id,
-        f"{name}: share of requests at or below each value",
-        f"A rising step curve of {len(points)} order statistics.{end_words}"
-        f" Limits: {said or 'none'}.",
-        both(layers, 240),
-    )
+    return both(layers, 240)
 
 
 def drop(
@@ -213,31 +224,40 @@ def drop(
     low, value, high = interval
     left, right = min(low, 0.0), max(high, allowed)
     edge = 0.12 * (right - left)
-    ends = scale(left - edge, right + edge)
-    x = alt.X("x:Q", scale=ends, axis=x_axis("Drop from the reference, points", 5))
-    up, down = alt.value(38), alt.value(96)
-    at = data([{"x": allowed, "text": f"{written} allowed"}])
+    rows: dict[str, Rows] = {
+        "allowed": [{"x": allowed, "text": f"{written} allowed"}],
+        "interval": [{"lo": low, "hi": high}],
+        "drop": [{"x": value}],
+    }
     # The label stands on the side that has room.
-    if allowed > (left + right) / 2:
-        label = at.mark_text(align="right", dx=-7, color=ORANGE, fontWeight="bold")
-    else:
-        label = at.mark_text(align="left", dx=7, color=ORANGE, fontWeight="bold")
-    line = data([{"lo": low, "hi": high}]).mark_rule(color=BLUE, strokeWidth=3)
-    layers = [
-        data([{"x": 0.0}]).mark_rule(color=RULE_STRONG).encode(x=x),
-        limit_rule([{"x": allowed}]).encode(x=alt.X("x:Q")),
-        line.encode(x=alt.X("lo:Q", scale=ends), x2=alt.X2("hi:Q"), y=up),
-        data([{"x": value}])
-        .mark_point(shape="circle", filled=True, color=BLUE, size=110, opacity=1)
-        .encode(x=alt.X("x:Q"), y=up),
-        label.encode(x=alt.X("x:Q"), y=down, text=alt.Text("text:N")),
-    ]
+    forms = _drop("right" if allowed > (left + right) / 2 else "left")
+    specs = filled(forms, rows, {"across": (left - edge, right + edge)})
     said = (
         f"A dot at {value:.2f} points, a line from {low:.2f} to {high:.2f}; a dashed line at"
         f" {written} points, a thin one at 0."
     )
     title = "Drop of accuracy from the reference, with its 95% interval"
-    return Chart(chart_id, title, said, both(layers, 150))
+    return Chart(chart_id, title, said, specs)
+
+
+@cache
+def _drop(align: Literal["left", "right"]) -> Forms:
+    ends = span("across")
+    x = alt.X("x:Q", scale=ends, axis=x_axis("Drop from the reference, points", 5))
+    up, down = alt.value(38), alt.value(96)
+    line = named("interval").mark_rule(color=BLUE, strokeWidth=3)
+    dot = named("drop").mark_point(shape="circle", filled=True, color=BLUE, size=110, opacity=1)
+    label = named("allowed").mark_text(
+        align=align, dx=-7 if align == "right" else 7, color=ORANGE, fontWeight="bold"
+    )
+    layers = [
+        data([{"x": 0.0}]).mark_rule(color=RULE_STRONG).encode(x=x),
+        limit_rule(named("allowed")).encode(x=alt.X("x:Q")),
+        line.encode(x=alt.X("lo:Q", scale=ends), x2=alt.X2("hi:Q"), y=up),
+        dot.encode(x=alt.X("x:Q"), y=up),
+        label.encode(x=alt.X("x:Q"), y=down, text=alt.Text("text:N")),
+    ]
+    return both(layers, 150)
 
 
 _READABLE: tuple[dict[str, Any], ...] = (
@@ -269,17 +289,7 @@ MARKS: Mapping[str, Callable[[alt.Chart], alt.Chart]] = {
 """Shape says the same as colour, which alone would not reach everybody."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Frame:
-    """The y axis, what lies under and over the points, and the ends of the axis of rates."""
-
-    y: alt.Y
-    under: tuple[alt.Chart, ...]
-    span: tuple[float, float]
-    over: tuple[alt.Chart, ...] = ()
-
-
-def _span(trials: Sequence[Trial], bracket: tuple[float, float] | None) -> tuple[float, float]:
+def _rates(trials: Sequence[Trial], bracket: tuple[float, float] | None) -> tuple[float, float]:
     """Begin and end the axis of rates at the same places in both charts, whatever each can show.
 
     Not at 0: the trials that settle the boundary are near one another and far from it.
@@ -288,43 +298,57 @@ def _span(trials: Sequence[Trial], bracket: tuple[float, float] | None) -> tuple
     return 0.95 * min(rates, default=0.0), 1.05 * max(rates, default=1.0)
 
 
+def _shade(bracket: tuple[float, float] | None) -> dict[str, Rows]:
+    return {} if bracket is None else {"bracket": [{"lo": bracket[0], "hi": bracket[1]}]}
+
+
 def _against_rate(
     chart_id: str,
     title: str,
     points: Sequence[tuple[Trial, float]],
-    bracket: tuple[float, float] | None,
-    frame: _Frame,
+    more: Mapping[str, Rows],
+    spans: Mapping[str, tuple[float, float]],
 ) -> Chart:
-    rates, y, layers = scale(*frame.span), frame.y, list(frame.under)
-    x = alt.X("rate:Q", scale=rates, axis=x_axis("Offered rate, requests/s", 5))
-    if bracket is not None:
-        shade = data([{"lo": bracket[0], "hi": bracket[1]}]).mark_rect(color=ORANGE, opacity=0.16)
-        layers = [shade.encode(x=alt.X("lo:Q", scale=rates), x2=alt.X2("hi:Q")), *layers]
-    counts = []
-    for verdict, mark in MARKS.items():
-        mine = [{"rate": trial.rate, "y": v} for trial, v in points if trial.verdict == verdict]
+    rows, counts = dict(more), []
+    for verdict in MARKS:
+        mine: Rows = [{"rate": t.rate, "y": v} for t, v in points if t.verdict == verdict]
         counts.append(f"{len(mine)} {verdict}")
         if mine:
-            layers = [*layers, mark(data(mine)).encode(x=x, y=y)]
+            rows[verdict] = mine
     said = f"Trials: {', '.join(counts)}."
-    if bracket:
-        said += f" Bracket {bracket[0]:.4g} to {bracket[1]:.4g} requests/s shaded."
-    if frame.over:
+    for bracket in rows.get("bracket", ()):
+        said += f" Bracket {bracket['lo']:.4g} to {bracket['hi']:.4g} requests/s shaded."
+    if "computed" in rows:
         said += f" A hollow diamond is {_COMPUTED}."
-    return Chart(chart_id, title, said, both([*layers, *frame.over], 250))
+    specs = filled(_over_rates(chart_id, frozenset(rows)), rows, spans)
+    return Chart(chart_id, title, said, specs)
 
 
 _COMPUTED = "computed at the boundary"
 
 
-def _computed(rate: float, value: float) -> tuple[alt.Chart, ...]:
+@cache
+def _over_rates(chart_id: str, drawn: frozenset[str]) -> Forms:
+    rates = span("rates")
+    x = alt.X("rate:Q", scale=rates, axis=x_axis("Offered rate, requests/s", 5))
+    y = alt.Y("y:Q", scale=span("values"), axis=_VALUES[chart_id])
+    shade = named("bracket").mark_rect(color=ORANGE, opacity=0.16)
+    layers = {
+        "bracket": (shade.encode(x=alt.X("lo:Q", scale=rates), x2=alt.X2("hi:Q")),),
+        "quantile": (limit_rule(named("quantile")).encode(y=alt.Y("y:Q")),),
+        **{verdict: (mark(named(verdict)).encode(x=x, y=y),) for verdict, mark in MARKS.items()},
+        "computed": _computed(),
+    }
+    shown = [layer for name, each in layers.items() if name in drawn for layer in each]
+    return both(shown, 250)
+
+
+def _computed() -> tuple[alt.Chart, ...]:
     """Mark a value that no trial delivered.
 
     Its label stands below it: at lower rates less arrives, so that the trials lie on a slope.
     """
-    at = data([{"rate": rate, "y": value, "text": _COMPUTED}]).encode(
-        x=alt.X("rate:Q"), y=alt.Y("y:Q")
-    )
+    at = named("computed").encode(x=alt.X("rate:Q"), y=alt.Y("y:Q"))
     mark = at.mark_point(shape="diamond", filled=False, color=INK, size=110, strokeWidth=2)
     label = at.mark_text(color=INK, align="center", dy=38).encode(text=alt.Text("text:N"))
     return mark, label
@@ -333,3 +357,14 @@ def _computed(rate: float, value: float) -> tuple[alt.Chart, ...]:
 def _nines(share: float) -> float:
     """Place a share on the scale of nines; 99.9% and above share the top."""
     return -math.log10(max(1 - share, 10**-3.1))
+
+
+_VALUES: Mapping[str, alt.Axis] = {
+    "goodput": y_axis("Output tok/s delivered", 4),
+    "attainment": alt.Axis(
+        values=[0, _nines(0.5), 1, 2, 3],
+        labelExpr="datum.value >= 3 ? '99.9' : datum.value >= 2 ? '99'"
+        " : datum.value >= 1 ? '90' : datum.value > 0 ? '50' : '0'",
+        **y_words("Requests within the limit, %, worst objective"),
+    ),
+}

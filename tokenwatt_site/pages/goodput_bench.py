@@ -191,7 +191,7 @@ def _pairs(
     ours: list[dict[str, Any]] = [{"row": name, "v": a} for name, a, _ in rows if a is not None]
     theirs: list[dict[str, Any]] = [{"row": name, "v": b} for name, _, b in rows if b is not None]
     layers = [
-        limit_rule([{"x": goal}]).encode(x=alt.X("x:Q", scale=x)),
+        limit_rule(data([{"x": goal}])).encode(x=alt.X("x:Q", scale=x)),
         data(lines)
         .mark_rule(color=RULE_STRONG, strokeWidth=2, yOffset=9)
         .encode(y=y, x=alt.X("lo:Q", scale=x), x2=alt.X2("hi:Q")),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
 
 import altair as alt
 
@@ -13,12 +13,14 @@ from tokenwatt_site.pages.drawing import BLUE, BLUE_SOFT, INK, INK_2, RULE_STRON
 from tokenwatt_site.pages.vega import (
     NARROW_PX,
     WIDE_PX,
+    Forms,
+    Rows,
     both,
-    data,
+    filled,
     finish_panels,
     limit_rule,
     named,
-    scale,
+    span,
     x_axis,
     y_axis,
 )
@@ -52,37 +54,43 @@ def over_time(chart_id: str, lines: Sequence[Line], frame: Frame) -> Chart:
 
     The points of all lines of a band are at the same times.
     """
-    rows = {line.name: _rows(line) for line in lines}
+    spans = {"across": (0.0, _end(lines)), "up": (0.0, _top(lines, frame))}
+    rows, words = _marks(frame, spans), {}
     if len(lines) > MOST_PANELS:
-        rows = {_BAND: _band_rows(lines)}
-        specs = both(_band(lines, frame), 240)
+        allowed = {line.limit for line in lines if line.limit is not None}
+        rows |= {"band": _band_rows(lines), "allowed": [{"y": y} for y in sorted(allowed)]}
+        forms = _band(frame.x, frame.y, limited=bool(allowed))
         kind = f"The band spans {len(lines)} lines, with their mean"
-    elif len(lines) == 1:
-        specs = both(_layers(lines[0], frame, _top(lines, frame), (5, 4)), 240)
-        kind = "One line"
     else:
-        specs = _panels(lines, frame)
-        kind = f"{len(lines)} panels with a line each"
+        limited = tuple(line.limit is not None for line in lines)
+        for number, line in enumerate(lines):
+            rows |= {f"line {number}": _rows(line), f"limit {number}": _limit(line)}
+            words[f"name_{number}"] = line.name
+        if len(lines) == 1:
+            forms, words = _alone(frame.x, frame.y, limited=limited[0]), {}
+            kind = "One line"
+        else:
+            forms = _panels(frame.x, frame.y, limited)
+            kind = f"{len(lines)} panels with a line each"
     points = sum(len(line.points) for line in lines)
     said = (
         f"{kind}; {text.counted(points, 'point')}. Shaded:"
         f" {text.counted(len(frame.windows), 'scored window')}. Bars along the bottom:"
         f" {text.counted(len(frame.idle), 'idle span')}."
     )
-    # Put in last: Altair would copy every point a dozen times.
-    filled = tuple({**spec, "datasets": {**spec.get("datasets", {}), **rows}} for spec in specs)
-    return Chart(chart_id, frame.title, said, filled)
+    return Chart(chart_id, frame.title, said, filled(forms, rows, spans, words))
 
 
-_BAND = "band"
+def _limit(line: Line) -> Rows:
+    return [] if line.limit is None else [{"y": line.limit}]
 
 
-def _rows(line: Line) -> list[dict[str, float | str]]:
+def _rows(line: Line) -> Rows:
     return [{"x": a, "y": b, "part": str(part)} for a, b, part in line.points]
 
 
-def _band_rows(lines: Sequence[Line]) -> list[dict[str, float | str]]:
-    rows: list[dict[str, float | str]] = []
+def _band_rows(lines: Sequence[Line]) -> Rows:
+    rows: Rows = []
     for at in zip(*(line.points for line in lines), strict=True):
         values = [y for _, y, _ in at]
         mean = sum(values) / len(values)
@@ -103,91 +111,81 @@ def _end(lines: Sequence[Line]) -> float:
     return max((x for line in lines for x, _, _ in line.points), default=1.0) or 1.0
 
 
-def _marks(frame: Frame, end: float, top: float) -> list[alt.Chart]:
+def _marks(frame: Frame, spans: Mapping[str, tuple[float, float]]) -> dict[str, Rows]:
     """Return the shades of windows and the bars of idle spans, as far as they are in the frame."""
-    shades, bars = (
-        [{"x": max(0.0, a), "x2": min(end, b)} for a, b in spans if b > 0 and a < end]
-        for spans in (frame.windows, frame.idle)
-    )
-    low = [{**bar, "y": 0.0, "y2": 0.035 * top} for bar in bars]
+    (_, end), (_, top) = spans["across"], spans["up"]
+
+    def shown(found: Sequence[tuple[float, float]], **more: float) -> Rows:
+        inside = [(a, b) for a, b in found if b > 0 and a < end]
+        return [{"x": max(0.0, a), "x2": min(end, b), **more} for a, b in inside]
+
+    return {"windows": shown(frame.windows), "idle": shown(frame.idle, y=0.0, y2=0.035 * top)}
+
+
+def _ground() -> list[alt.Chart]:
+    x, x2 = alt.X("x:Q"), alt.X2("x2:Q")
+    shades = named("windows").mark_rect(fill=WINDOW, stroke=RULE_STRONG, strokeWidth=0.8)
+    bars = named("idle").mark_rect(color=INK_2)
     return [
-        data(shades)
-        .mark_rect(fill=WINDOW, stroke=RULE_STRONG, strokeWidth=0.8)
-        .encode(x=alt.X("x:Q"), x2=alt.X2("x2:Q")),
-        data(low)
-        .mark_rect(color=INK_2)
-        .encode(x=alt.X("x:Q"), x2=alt.X2("x2:Q"), y=alt.Y("y:Q"), y2=alt.Y2("y2:Q")),
+        shades.encode(x=x, x2=x2),
+        bars.encode(x=x, x2=x2, y=alt.Y("y:Q"), y2=alt.Y2("y2:Q")),
     ]
 
 
-def _layers(
-    line: Line, frame: Frame, top: float, ticks: tuple[int, int], end: float | None = None
-) -> list[alt.Chart]:
-    last = _end([line]) if end is None else end
-    x = alt.X("x:Q", scale=scale(0, last), axis=x_axis(frame.x, ticks[0]))
-    y = alt.Y("y:Q", scale=scale(0, top), axis=y_axis(frame.y, ticks[1]))
-    drawn = (
-        named(line.name).mark_line(color=BLUE, strokeWidth=1.6).encode(x=x, y=y, detail="part:N")
-    )
-    limits = [] if line.limit is None else [limit_rule([{"y": line.limit}]).encode(y=alt.Y("y:Q"))]
-    return [*_marks(frame, last, top), drawn, *limits]
+def _axes(x: str, y: str, ticks: tuple[int, int]) -> tuple[alt.X, alt.Y]:
+    across = alt.X("x:Q", scale=span("across"), axis=x_axis(x, ticks[0]))
+    return across, alt.Y("y:Q", scale=span("up"), axis=y_axis(y, ticks[1]))
 
 
-def _panels(lines: Sequence[Line], frame: Frame) -> tuple[Mapping[str, Any], ...]:
-    """Lay panels out in rows: at most four beside each other, on a phone two.
+def _layers(number: int, axes: tuple[alt.X, alt.Y], *, limited: bool) -> list[alt.Chart]:
+    x, y = axes
+    line = named(f"line {number}").mark_line(color=BLUE, strokeWidth=1.6)
+    limits = [limit_rule(named(f"limit {number}")).encode(y=alt.Y("y:Q"))] if limited else []
+    return [*_ground(), line.encode(x=x, y=y, detail="part:N"), *limits]
 
-    Stated once for each limit that there is and then copied: stating is what takes time.
-    """
-    limits = tuple(dict.fromkeys(line.limit for line in lines))
-    bare = Frame("", "", "", frame.windows, frame.idle)
-    top, end = _top(lines, frame), _end(lines)
-    title = alt.TitleParams(
-        "", anchor="start", fontSize=12, fontWeight="normal", color=INK, offset=4
-    )
+
+@cache
+def _alone(x: str, y: str, *, limited: bool) -> Forms:
+    return both(_layers(0, _axes(x, y, (5, 4)), limited=limited), 240)
+
+
+@cache
+def _panels(x: str, y: str, limited: tuple[bool, ...]) -> Forms:
+    """Lay panels out in rows: at most four beside each other, on a phone two."""
+    axes, count = _axes("", "", (3, 3)), len(limited)
     stated = finish_panels(
         [
-            alt.layer(*_layers(Line(_PANEL, (), limit), bare, top, (3, 3), end)).properties(
-                title=title
-            )
-            for limit in limits
+            alt.layer(*_layers(number, axes, limited=each), title=_panel_title(number))
+            for number, each in enumerate(limited)
         ],
-        f"{frame.y}, against {frame.x.lower()}",
+        f"{y}, against {x.lower()}",
     )
-    of_limit = dict(zip(limits, stated["concat"], strict=True))
     specs = []
     for width, most, height in ((WIDE_PX, 4, 120), (NARROW_PX, 2, 90)):
-        columns = 2 if len(lines) == 4 else min(most, len(lines))
+        columns = 2 if count == 4 else min(most, count)
         size = {"width": (width - 16) // columns - 46, "height": height}
-        panels = [{**_panel(of_limit[line.limit], line.name), **size} for line in lines]
+        panels = [{**panel, **size} for panel in stated["concat"]]
         specs.append({**stated, "columns": columns, "concat": panels})
     return tuple(specs)
 
 
-_PANEL = "panel"
-
-
-def _panel(stated: Mapping[str, Any], name: str) -> dict[str, Any]:
-    layers = [
-        {**layer, "data": {"name": name}} if layer["data"] == {"name": _PANEL} else layer
-        for layer in stated["layer"]
-    ]
-    return {**stated, "layer": layers, "title": {**stated["title"], "text": name}}
-
-
-def _band(lines: Sequence[Line], frame: Frame) -> list[alt.Chart]:
-    top, end = _top(lines, frame), _end(lines)
-    x = alt.X("x:Q", scale=scale(0, end), axis=x_axis(frame.x, 5))
-    y = alt.Y("y:Q", scale=scale(0, top), axis=y_axis(f"{frame.y}, each by itself", 4))
-    area = (
-        named(_BAND)
-        .mark_area(color=BLUE_SOFT)
-        .encode(x=x, y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), detail="part:N")
+def _panel_title(number: int) -> alt.TitleParams:
+    name = alt.ExprRef(f"name_{number}")
+    return alt.TitleParams(
+        name, anchor="start", fontSize=12, fontWeight="normal", color=INK, offset=4
     )
-    mean_line = named(_BAND).mark_line(color=BLUE, strokeWidth=1.6)
-    limits = {line.limit for line in lines if line.limit is not None}
-    return [
-        *_marks(frame, end, top),
-        area,
-        mean_line.encode(x=x, y=y, detail="part:N"),
-        *(limit_rule([{"y": limit}]).encode(y=alt.Y("y:Q")) for limit in sorted(limits)),
+
+
+@cache
+def _band(x: str, y: str, *, limited: bool) -> Forms:
+    across, up = _axes(x, f"{y}, each by itself", (5, 4))
+    area = named("band").mark_area(color=BLUE_SOFT)
+    mean_line = named("band").mark_line(color=BLUE, strokeWidth=1.6)
+    layers = [
+        *_ground(),
+        area.encode(x=across, y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), detail="part:N"),
+        mean_line.encode(x=across, y=up, detail="part:N"),
     ]
+    if limited:
+        layers.append(limit_rule(named("allowed")).encode(y=alt.Y("y:Q")))
+    return both(layers, 240)

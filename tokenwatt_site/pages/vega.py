@@ -1,9 +1,14 @@
-"""The pieces that all charts are made of: axes, scales, dashed limits, the two widths."""
+"""The pieces that all charts are made of: axes, scales, dashed limits, the two widths.
+
+To state a chart in Altair takes longer than to draw it. So the charts of reports are stated once in
+a process, as forms: Vega-Lite documents that name their rows, and what their axes span, by names
+that `filled` gives a meaning.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import altair as alt
 from altair.utils import schemapi
@@ -12,6 +17,11 @@ from tokenwatt_site.pages.drawing import INK, INK_2, ORANGE, RULE, RULE_STRONG
 
 # Altair would check every piece as it is made; that is a third of the time, and the tests do it.
 schemapi.DEBUG_MODE = False
+
+Forms: TypeAlias = tuple[Mapping[str, Any], ...]
+"""Vega-Lite documents: the wide one and the narrow one, or a single one."""
+
+Rows: TypeAlias = list[dict[str, float | str]]
 
 WIDE_PX = 780
 NARROW_PX = 345
@@ -22,16 +32,38 @@ def data(rows: Sequence[Mapping[str, float | str]]) -> alt.Chart:
 
 
 def named(name: str) -> alt.Chart:
-    """Draw rows that are put into the finished document, under this name in its `datasets`."""
+    """Draw the rows that `filled` puts in under this name."""
     return alt.Chart(alt.NamedData(name=name))
 
 
-def limit_rule(rows: Sequence[Mapping[str, float | str]]) -> alt.Chart:
-    rule: alt.Chart = data(rows).mark_rule(color=ORANGE, strokeDash=[6, 4], strokeWidth=1.6)
+def filled(
+    forms: Forms,
+    rows: Mapping[str, Rows],
+    spans: Mapping[str, tuple[float, float]],
+    words: Mapping[str, str] | None = None,
+) -> Forms:
+    """Return forms with what they name.
+
+    Args:
+        forms: Vega-Lite documents, which stay as they are.
+        rows: for `named`.
+        spans: for `span`.
+        words: for titles that are expressions.
+    """
+    params: list[dict[str, Any]] = [{"name": n, "value": list(ends)} for n, ends in spans.items()]
+    params += [{"name": name, "value": told} for name, told in (words or {}).items()]
+    return tuple(
+        {**form, "datasets": {**form.get("datasets", {}), **rows}, "params": params}
+        for form in forms
+    )
+
+
+def limit_rule(rows: alt.Chart) -> alt.Chart:
+    rule: alt.Chart = rows.mark_rule(color=ORANGE, strokeDash=[6, 4], strokeWidth=1.6)
     return rule
 
 
-def both(layers: Sequence[alt.Chart], height: int) -> tuple[Mapping[str, Any], ...]:
+def both(layers: Sequence[alt.Chart], height: int) -> Forms:
     wide = finish(layers, WIDE_PX, height)
     return (wide, {**wide, "width": NARROW_PX})
 
@@ -60,7 +92,14 @@ def scale(low: float, high: float) -> alt.Scale:
     return alt.Scale(domain=[low, high], nice=False)
 
 
+def span(name: str) -> alt.Scale:
+    """Begin and end where `filled` says under this name."""
+    return alt.Scale(domain=alt.ExprRef(name), nice=False)
+
+
 _AXIS: dict[str, Any] = {
+    # Asked whether it is too long, each label would be measured three times.
+    "labelLimit": 0,
     "labelFontSize": 12,
     "titleFontSize": 12,
     "titleFontWeight": "normal",
