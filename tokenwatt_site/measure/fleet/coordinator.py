@@ -218,7 +218,7 @@ class _Trial:
     fresh: list[RequestRecord] = field(default_factory=list)
     still: dict[int, list[RequestRecord]] = field(default_factory=dict)
     heard_ns: dict[int, int] = field(default_factory=dict)
-    done: dict[int, Done] = field(default_factory=dict)
+    done: dict[int, Offered] = field(default_factory=dict)
     lost: list[str] = field(default_factory=list)
 
     def run(self, watch: Watch, watch_every_ns: int, begins: Callable[[int], None]) -> Offered:
@@ -263,7 +263,7 @@ class _Trial:
             self.still[number] = unpacked(message.still)
         elif isinstance(message, Done):
             self._keep(unpacked(message.records))
-            self.done[number] = message
+            self.done[number] = message.offered
             self.still.pop(number, None)
             del self.heard_ns[number]
 

@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import Any, TypeAlias
 
 from tokenwatt_site.evidence.records import RequestRecord, Status
-from tokenwatt_site.measure.exchange import PlannedRequest
+from tokenwatt_site.measure.exchange import Exchange, PlannedRequest
 
 Packed: TypeAlias = list[tuple[Any, ...]]
 """Records as tuples of integers and None, of which many are pickled in little time."""
@@ -48,31 +48,7 @@ def merged(
     end_ns = max([end_ns, *(record.end_ns for record in known.values())])
     last_ns = max((record.due_ns for record in known.values()), default=-1)
     return tuple(
-        known.get(planned.row) or _unsent(planned, repeat, trial)
+        known.get(planned.row) or Exchange(0, planned).snapshot(repeat, trial, planned.due_ns)
         for planned in plan
         if planned.due_ns < end_ns or planned.due_ns <= last_ns
-    )
-
-
-def _unsent(planned: PlannedRequest, repeat: int, trial: int) -> RequestRecord:
-    return RequestRecord(
-        repeat=repeat,
-        trial=trial,
-        row=planned.row,
-        due_ns=planned.due_ns,
-        dialled_ns=None,
-        connected_ns=None,
-        sent_ns=None,
-        first_ns=None,
-        last_ns=None,
-        end_ns=planned.due_ns,
-        prompt_asked=planned.prompt_asked,
-        prompt_tokens=None,
-        cached_tokens=None,
-        output_asked=planned.output_asked,
-        output_tokens=None,
-        first_tokens=None,
-        events=0,
-        uncertainty_ns=0,
-        status=Status.CENSORED,
     )

@@ -6,13 +6,12 @@ which Stop may bring, and Done. Instead of Ready or Done there may come Failed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 from tokenwatt_site.errors import TokenwattError
-from tokenwatt_site.measure.client import PlannedRequest, Target
+from tokenwatt_site.measure.client import Offered, PlannedRequest, Target
 from tokenwatt_site.measure.fleet.merging import Packed
 
 
@@ -70,17 +69,10 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The records that were not told yet, and what else `client.Offered` says."""
+    """The records that were not told yet, and what else was seen: `offered` has none of them."""
 
     records: Packed
-    stamps: Literal["kernel", "user space"]
-    messages: Mapping[str, int]
-    redials: int
-    connects: int
-    cpu_ns: int
-    wall_ns: int
-    clock_step_ns: int
-    texts: Mapping[int, str]
+    offered: Offered
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,13 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import Protocol
 
 from tokenwatt_site.errors import TokenwattError
 from tokenwatt_site.evidence.records import RequestRecord
-from tokenwatt_site.measure.client import End, Offered, offer
+from tokenwatt_site.measure.client import End, offer
 from tokenwatt_site.measure.descriptors import allow
 from tokenwatt_site.measure.fleet.merging import packed
 from tokenwatt_site.measure.fleet.messages import (
@@ -124,27 +125,14 @@ class Worker:
         except TokenwattError as error:
             self._tell(Failed(error))
         else:
-            self._tell(_done(offered, told))
+            rest = packed(record for record in offered.records if record.row not in told)
+            self._tell(Done(rest, replace(offered, records=())))
 
     def _start(self) -> int:
         self._tell(Ready())
         if isinstance(message := self._inbox.get(), Go):
             return message.epoch_ns
         raise _Gone
-
-
-def _done(offered: Offered, told: set[int]) -> Done:
-    return Done(
-        records=packed(record for record in offered.records if record.row not in told),
-        stamps=offered.stamps,
-        messages=dict(offered.messages),
-        redials=offered.redials,
-        connects=offered.connects,
-        cpu_ns=offered.cpu_ns,
-        wall_ns=offered.wall_ns,
-        clock_step_ns=offered.clock_step_ns,
-        texts=dict(offered.texts),
-    )
 
 
 if __name__ == "__main__":
