@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from tokenwatt_site.statistics import t_975
 
@@ -101,7 +102,7 @@ def token_energy(windows: Sequence[MixWindow]) -> TokenEnergy | str:
                 f"{name} would take less than nothing (95% {each.low:.3g} to {each.high:.3g}), so"
                 " that energy is not in proportion to tokens here"
             )
-    rest = _mean([(p.watts - _fitted(found, p)) ** 2 for p in points])
+    rest = fmean([(p.watts - _fitted(found, p)) ** 2 for p in points])
     if (unexplained := math.sqrt(rest) / whole.watts) > MOST_UNEXPLAINED:
         return (
             f"the fit leaves {unexplained:.1%} of the watts, so that energy is not in proportion to"
@@ -155,9 +156,9 @@ class _Sums:
 
     @classmethod
     def of(cls, points: Sequence[_Point]) -> _Sums:
-        watts = _mean([p.watts for p in points])
-        inputs = _mean([p.input_rate for p in points])
-        outputs = _mean([p.output_rate for p in points])
+        watts = fmean([p.watts for p in points])
+        inputs = fmean([p.input_rate for p in points])
+        outputs = fmean([p.output_rate for p in points])
         y = [p.watts - watts for p in points]
         u = [p.input_rate - inputs for p in points]
         v = [p.output_rate - outputs for p in points]
@@ -205,10 +206,6 @@ def _estimate(value: float, left_out: Sequence[float]) -> Estimate:
     variance = (n - 1) / n * math.fsum((other - value) ** 2 for other in left_out)
     half = t_975(n - FIGURES) * math.sqrt(variance)
     return Estimate(value, value - half, value + half)
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
 
 
 def _dot(a: Sequence[float], b: Sequence[float]) -> float:
