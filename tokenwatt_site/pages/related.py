@@ -160,15 +160,8 @@ def _versions(configuration: Configuration, kin: Kin, links: Links) -> tuple[Ver
 
 def _tag(configuration: Configuration) -> str:
     told = status(configuration.exclusions)
-    grave = told if told in _GRAVE else ""
-    return ", ".join(
-        word
-        for word in (
-            *statements.hidden(configuration.headline.run_id, configuration.unpublished),
-            grave,
-        )
-        if word
-    )
+    hidden = statements.hidden(configuration.headline.run_id, configuration.unpublished)
+    return ", ".join((*hidden, *([told] if told in _GRAVE else [])))
 
 
 def _changed(before: Configuration, after: Configuration) -> str:
