@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -10,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.measure.test_client import body
 from tests.support.fleets import fleet_of
 from tokenwatt_site.errors import EnvironmentProblem, UsageError
 from tokenwatt_site.evidence.records import RequestRecord, Status, encode_requests
@@ -31,17 +31,8 @@ def planned(count: int, every_ms: float = 2) -> list[PlannedRequest]:
     found = []
     for row in range(count):
         asked = 1 + row % 5
-        body = {
-            "model": "simulated",
-            "prompt": [1, 2, 3],
-            "max_tokens": asked,
-            "stream": True,
-            "stream_options": {"include_usage": True},
-            "ignore_eos": True,
-        }
-        text = json.dumps(body).encode()
         due_ns = round(row * every_ms * MS)
-        found.append(PlannedRequest(row, due_ns, text, 3, asked, keep_text=row % 3 == 0))
+        found.append(PlannedRequest(row, due_ns, body(asked), 3, asked, keep_text=row % 3 == 0))
     return found
 
 
@@ -163,7 +154,8 @@ class Scripted:
     """A worker that answers until it is to go, and then says nothing."""
 
     def __init__(self, *, mute: bool = False) -> None:
-        self.mute, self.answers = mute, []  # type: ignore[var-annotated]
+        self.mute = mute
+        self.answers: list[Pong | Ready] = []
 
     def tell(self, message: object) -> None:
         if isinstance(message, Ping):
