@@ -135,7 +135,7 @@ class Site:
             own = beside.get(each.id, NO_KIN)
             links = self._links(file, home, words, _own(each, runs))
             links = replace(links, reports=_urls(own.others, places, file))
-            given = (each, links, self._named, own, mixes.get(each.id, ()))
+            given = (each, links, self._named, own, mixes.get(each.id))
             page = partial(self._kept.get, report.render, *given)
             self._place_later(file, each.title, page, searched=searched)
         for record, path, file in quotes:
