@@ -57,7 +57,7 @@ def test_a_run_that_is_not_published_has_pages_with_a_banner_and_nothing_else(
     built: tuple[Path, dict[str, str]],
 ) -> None:
     site, ids = built
-    banner = "<b>Not published.</b> not on main yet; in no feed, no badge and no API."
+    banner = "<b>Not published.</b> not on main yet; in no feed, no badge, no API and no CSV."
     (report,) = [p for p in (site / "reports").glob("*.html") if banner in p.read_text()]
     for page in (site / "runs" / ids["new"] / "index.html", report):
         html = page.read_text(encoding="utf-8")
@@ -91,7 +91,7 @@ def test_a_published_report_says_of_each_run_that_is_not_published_that_it_is_no
     tag = '<span class="tw-tag">not published</span>'
     assert f"Not yet</a> {tag}" in page.partition('id="related"')[2]
     assert f"{ids['again'][:12]}</code> {tag}" in page.partition('id="history"')[2]
-    assert f"by run {ids['again'][:12]} (not published): a warmer room" in page
+    assert f"by run {ids['again'][:12]} (not published): a warmer room (not published)" in page
     assert "Not published." not in page
     assert page.count("tw-preview") == 0
     block = page.partition('type="application/ld+json">')[2].partition("</script>")[0]

@@ -16,10 +16,10 @@ from tokenwatt_site.energy.per_token import TokenEnergy
 from tokenwatt_site.evidence.power import PowerLog, PowerSample
 from tokenwatt_site.evidence.records import RequestRecord
 from tokenwatt_site.lengths import Fixed
-from tokenwatt_site.mixes import ALONE, energy_apart, other_mixes
+from tokenwatt_site.mixes import Mixes, other_mixes
 from tokenwatt_site.pages import report
 from tokenwatt_site.pages.page import NO_LINKS
-from tokenwatt_site.pages.token_energy import WHAT
+from tokenwatt_site.pages.token_energy import ALONE, WHAT
 from tokenwatt_site.trust.keyring import Keyring
 from tokenwatt_site.trust.verify import verify_run
 from tokenwatt_site.workload import Workload
@@ -96,7 +96,11 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> tuple[Configuration, ...]:
 
 
 def test_runs_that_differ_in_lengths_alone_stand_together(two: tuple[Configuration, ...]) -> None:
-    assert other_mixes(two) == {each.id: two for each in two}
+    found = other_mixes(two)
+
+    assert sorted(found) == [each.id for each in two]
+    (together,) = set(found.values())
+    assert together.configurations == two
     assert other_mixes(two[:1]) == {}
 
 
@@ -129,7 +133,7 @@ def test_runs_of_another_key_or_taken_back_do_not_count(
 
 
 def test_what_a_token_of_each_kind_takes_is_recovered(two: tuple[Configuration, ...]) -> None:
-    found = energy_apart(two)
+    found = Mixes(two).apart
 
     assert isinstance(found, TokenEnergy), found
     assert (found.windows, found.launches) == (18, 6)
@@ -142,18 +146,22 @@ def test_what_a_token_of_each_kind_takes_is_recovered(two: tuple[Configuration, 
         assert figure.low <= truth <= figure.high
 
 
-def test_one_mix_is_refused_and_so_are_other_boards(
-    two: tuple[Configuration, ...], tmp_path: Path
-) -> None:
-    assert energy_apart(()) == ALONE
+def test_other_boards_are_refused(two: tuple[Configuration, ...], tmp_path: Path) -> None:
     elsewhere = verified(tmp_path, builder_of("long-answers", 20, 60, boards="GPU-b"))
-    assert "are not all of the same boards" in str(energy_apart((two[0], *elsewhere)))
+    assert "are not all of the same boards" in str(Mixes((two[0], *elsewhere)).apart)
     masked = verified(tmp_path, builder_of("long-answers", 20, 60, boards="GPU"))
-    assert "masked" in str(energy_apart((two[0], *masked)))
+    assert "masked" in str(Mixes((two[0], *masked)).apart)
+
+
+def test_the_evidence_of_all_is_read_once_for_all(two: tuple[Configuration, ...]) -> None:
+    mixes = other_mixes(two)[two[0].id]
+    first = mixes.apart
+
+    assert mixes.apart is first
 
 
 def test_a_report_shows_the_figures_with_how_sure_they_are(two: tuple[Configuration, ...]) -> None:
-    html = report.render(two[0], NO_LINKS, mixes=two).html
+    html = report.render(two[0], NO_LINKS, mixes=Mixes(two)).html
 
     assert "Energy of an input token, apart" in html
     assert "6 launches, 95% CI" in html

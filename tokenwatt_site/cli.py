@@ -386,7 +386,7 @@ def verify(
             f" signed by {checked.keyid} ({signer}{checked.key_state} key),"
             f" {verify_command.numbers(checked)}"
         )
-        for line in verify_command.stated(checked):
+        for line in (*verify_command.committed_to(checked), *verify_command.stated(checked)):
             typer.echo(f"  {line}")
         for beside, why in checked.standing.unread:
             _tell(f"{beside}: NOT VERIFIED, and what is wrong in it is left out")

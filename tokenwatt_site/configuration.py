@@ -39,7 +39,7 @@ class Configuration:
     `reference` is the run whose answers the headline's were compared with, where it is among all
     runs and its answers are those of the headline's evidence.
 
-    `unpublished` are the ids of all runs there are that are not published.
+    `unpublished` are the ids of all runs, and digests of all statements, that are not published.
     """
 
     id: str
@@ -73,7 +73,7 @@ def group(
 
     Args:
         runs: all there are.
-        unpublished: the ids of those that are not published.
+        unpublished: the ids of those that are not published, digests of statements too.
     """
     hidden = frozenset(unpublished)
     members: dict[tuple[str, str], list[ValidatedRun]] = {}

@@ -172,7 +172,7 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
 
     def _why_hidden(self) -> str:
         """Return the words for a page with a run that is not published."""
-        return f"not on {' or '.join(self._refs())} yet; in no feed, no badge and no API."
+        return f"not on {' or '.join(self._refs())} yet; in no feed, no badge, no API and no CSV."
 
     def on_env(self, env: Environment, **_: Any) -> Environment:
         # Lines that hold only what the theme decides would be a tenth of a page, all blank.

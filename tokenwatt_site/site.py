@@ -123,7 +123,7 @@ class Site:
     def add(self, tree: Tree, public: Tree) -> None:
         """Add the pages of all runs in `tree`; what is not in `public` is told from the rest."""
         self._hidden = {run.run_id for run in tree.valid} - {run.run_id for run in public.valid}
-        configurations = group(tree.valid, self._hidden)
+        configurations = group(tree.valid, self._hidden | (_stated(tree) - _stated(public)))
         home, words = self._reserve(HOME), self._reserve(GLOSSARY)
         runs = {run.run_id: self._add_run(run) for run in tree.valid}
         reports = [(c, self._reserve(f"reports/{c.id}.md")) for c in configurations]
@@ -135,7 +135,7 @@ class Site:
             own = beside.get(each.id, NO_KIN)
             links = self._links(file, home, words, _own(each, runs))
             links = replace(links, reports=_urls(own.others, places, file))
-            given = (each, links, self._named, own, mixes.get(each.id, ()))
+            given = (each, links, self._named, own, mixes.get(each.id))
             page = partial(self._kept.get, report.render, *given)
             self._place_later(file, each.title, page, searched=searched)
         for record, path, file in quotes:
@@ -401,6 +401,11 @@ def _urls(
 ) -> dict[str, str]:
     """Return id -> its report, relative to a page."""
     return {c.id: get_relative_url(places[c.id].url, page.url) for c in configurations}
+
+
+def _stated(tree: Tree) -> set[str]:
+    """Return the digests of what is stated about the runs of a tree."""
+    return {told.signed.digest for run in tree.valid for told in run.standing.told}
 
 
 def _own(configuration: Configuration, runs: Mapping[str, File]) -> dict[str, File]:

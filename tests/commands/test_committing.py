@@ -61,6 +61,8 @@ def test_the_commitment_is_there_before_the_engine_is_launched_and_belongs_to_th
     check_belongs(committed, run.evidence.journal[0], run.keyid)
     assert seen == [(here / "f.json").read_bytes()]
     assert (here / "runs/a.commit.json").read_bytes() == (here / "f.json").read_bytes()
+    told = f"committed to at {committed.commitment.at}, by its key's own word; nobody else saw it"
+    assert told in call("verify", "runs/a.json").stdout
 
 
 def test_a_measurement_that_committed_to_nothing_has_no_commitment_beside_it(here, lab):  # noqa: F811
@@ -180,7 +182,10 @@ def test_t3_a_commitment_is_countersigned_by_somebody_else_before_its_run_is_the
     monkeypatch.setenv("TOKENWATT_KEY_DIR", str(here / "lab"))
     assert call("keys", "add", "Lab", "--keys", "keyring").exit_code == 0
     (here / "f.att.jsonl").rename(here / "runs/a.commit.att.jsonl")
+    told = call("verify", "runs/a.json", "--keys", "keyring").stdout
     promised = verify(here / "runs/a.json", here / "keyring").promised
+    at = f"{promised.witness.at:%Y-%m-%d %H:%M}"
+    assert f"; Lab saw it at {at}, before the first trial began" in told
     assert promised.witness.name == "Lab"
     assert promised.witness.at < promised.first_trial
     assert promised.before

@@ -39,6 +39,19 @@ def numbers(run: ValidatedRun) -> str:
     return told
 
 
+def committed_to(run: ValidatedRun) -> list[str]:
+    """Return a line for the commitment to a run, and who saw it when; none where there is none."""
+    promised = run.promised
+    if promised.commitment is None:
+        return []
+    told = f"committed to at {promised.commitment.committed.commitment.at}, by its key's own word"
+    if promised.witness is None:
+        return [f"{told}; nobody else saw it"]
+    order = "before" if promised.before else "after"
+    seen = f"{promised.witness.name} saw it at {promised.witness.at:%Y-%m-%d %H:%M}"
+    return [f"{told}; {seen}, {order} the first trial began"]
+
+
 def stated(run: ValidatedRun) -> list[str]:
     """Return a line for each statement about a run, and whether it counts.
 

@@ -16,6 +16,7 @@ from tokenwatt_site.cache import CODE, Cache, code_digest
 from tokenwatt_site.canonical import JsonValue, sha256_hex
 from tokenwatt_site.configuration import Configuration
 from tokenwatt_site.lineage import Kin
+from tokenwatt_site.mixes import Mixes
 from tokenwatt_site.pages.drawing import draw
 from tokenwatt_site.pages.page import Page, fill
 from tokenwatt_site.trust.verify import ValidatedRun
@@ -86,7 +87,7 @@ def _seen(value: object) -> JsonValue:
             return [alike, _seen(value.versions), value.earlier, value.later]
         case Mapping():
             return [[_seen(key), _seen(item)] for key, item in value.items()]
-        case tuple() | list():
-            return [_seen(item) for item in value]
+        case Mixes(configurations=items) | (tuple() as items) | (list() as items):
+            return [_seen(item) for item in items]
         case _:
             return repr(value)

@@ -12,6 +12,7 @@ from tokenwatt_site.configuration import Configuration
 from tokenwatt_site.field_words import in_words
 from tokenwatt_site.lineage import NO_KIN, Kin
 from tokenwatt_site.metrics import METRICS
+from tokenwatt_site.mixes import Mixes
 from tokenwatt_site.pages import (
     accuracy,
     answers,
@@ -70,7 +71,7 @@ def render(
     links: Links,
     named: Factors = NO_FACTORS,
     kin: Kin = NO_KIN,
-    mixes: Sequence[Configuration] = (),
+    mixes: Mixes | None = None,
 ) -> Page:
     """Make the page of one configuration; every number on it comes from recomputed claims.
 
@@ -79,7 +80,7 @@ def render(
         links: where its neighbours are.
         named: prices and factors of the site, by which energy is multiplied as it is shown.
         kin: what the configuration stands next to on the site.
-        mixes: those that differ from it in lengths alone, itself too; empty: there are none.
+        mixes: those that differ from it in lengths alone, itself too; None: there are none.
     """
     head = configuration.headline
     spec, claims = head.run.spec, configuration.claims

@@ -30,6 +30,9 @@ KEY_MARKS: dict[KeyState, str] = {
 }
 """State of a key that was registered once -> the words of its tag."""
 
+AGAINST: tuple[Kind, ...] = ("withdrawn", "superseded", "disputed")
+"""What is told of a run before its numbers, the gravest first."""
+
 
 @dataclass(frozen=True, slots=True)
 class StatementRow:
@@ -62,9 +65,9 @@ def unheard(configuration: Configuration) -> int:
     return sum(run.standing.unheard for run in configuration.runs)
 
 
-def hidden(run_id: str, unpublished: frozenset[str]) -> tuple[str, ...]:
-    """Return the tag of a run that is not published, which pages name in a preview alone."""
-    return (CODE_WORDS["unpublished"],) if run_id in unpublished else ()
+def hidden(name: str, unpublished: frozenset[str]) -> tuple[str, ...]:
+    """Return the tag of a run or statement that is not published: previews alone have any."""
+    return (CODE_WORDS["unpublished"],) if name in unpublished else ()
 
 
 def _row(run: ValidatedRun, told: Told, unpublished: frozenset[str]) -> StatementRow:
@@ -98,11 +101,15 @@ def signer(told: Told) -> str:
 
 
 def says(told: Told, unpublished: frozenset[str] = frozenset()) -> str:
-    """What a statement says beside its kind; a run that it names may be one of `unpublished`."""
+    """What a statement says beside its kind; it or a run that it names may be `unpublished`."""
+    return _marked(_says(told, unpublished), told.signed.digest, unpublished)
+
+
+def _says(told: Told, unpublished: frozenset[str]) -> str:
     said = told.signed.said
 
     def named(run_id: str) -> str:
-        return " ".join((run_id[:12], *(f"({word})" for word in hidden(run_id, unpublished))))
+        return _marked(run_id[:12], run_id, unpublished)
 
     if isinstance(said, Recomputed):
         level = "" if said.level == "model" else ", without the replay of the engine model"
@@ -115,6 +122,10 @@ def says(told: Told, unpublished: frozenset[str] = frozenset()) -> str:
     if isinstance(said, Seen):
         return f"statement {said.statement[:12]} was there"
     return told.signed.reason or "the run was there"
+
+
+def _marked(words: str, name: str, unpublished: frozenset[str]) -> str:
+    return " ".join((words, *(f"({word})" for word in hidden(name, unpublished))))
 
 
 def ratio(value: Ratio) -> str:
@@ -147,12 +158,10 @@ def notices(
     standing: RunStanding, unpublished: frozenset[str] = frozenset()
 ) -> Iterator[tuple[str, str]]:
     """Yield (lead, rest) of what stands above the numbers of a run."""
-    for told in standing.counting("withdrawn"):
-        yield "Withdrawn.", f"{signer(told)}, {minute(told)}: {told.signed.reason}."
-    for told in standing.counting("superseded"):
-        yield "Superseded.", f"{signer(told)}, {minute(told)}: {says(told, unpublished)}."
-    for told in standing.counting("disputed"):
-        yield "Disputed.", f"{signer(told)}, {minute(told)}: {told.signed.reason}."
+    for kind in AGAINST:
+        for told in standing.counting(kind):
+            said = says(told, unpublished)
+            yield f"{kind.capitalize()}.", f"{signer(told)}, {minute(told)}: {said}."
     if not standing.key.trusted and standing.key.state != "unknown":
         yield f"{KEY_MARKS[standing.key.state].capitalize()}.", f"It {standing.key.text}."
     if standing.unread:
@@ -166,7 +175,6 @@ def notices(
 def marks(run: ValidatedRun, unpublished: frozenset[str] = frozenset()) -> tuple[str, ...]:
     """The tags of a run in a list: not published, what was stated against it, a key that ended."""
     standing = run.standing
-    kinds: tuple[Kind, ...] = ("withdrawn", "superseded", "disputed")
-    stated = [kind for kind in kinds if standing.counting(kind)]
+    stated = [kind for kind in AGAINST if standing.counting(kind)]
     key = KEY_MARKS.get(standing.key.state)
     return (*hidden(run.run_id, unpublished), *stated, *([key] if key else []))

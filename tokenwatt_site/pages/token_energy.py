@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from tokenwatt_site.configuration import Configuration
 from tokenwatt_site.energy.per_token import TokenEnergy
-from tokenwatt_site.mixes import energy_apart
+from tokenwatt_site.mixes import Mixes
 from tokenwatt_site.pages import text
 from tokenwatt_site.pages.number_row import NumberRow
 
 WHAT = "Energy of an input token and of an output token apart"
+ALONE = "it takes runs that differ from this one in their lengths alone, and there is none here"
 
 
 def section(
-    configuration: Configuration, mixes: Sequence[Configuration], group: str
+    configuration: Configuration, mixes: Mixes | None, group: str
 ) -> tuple[tuple[NumberRow, ...], tuple[tuple[str, str], ...]]:
     """Return the lines of All numbers, and what has to stand under Not covered in their place.
 
@@ -22,15 +23,15 @@ def section(
 
     Args:
         configuration: whose report it is.
-        mixes: all that differ from it in lengths alone, itself too; empty: there are none.
+        mixes: all that differ from it in lengths alone, itself too; None: there are none.
         group: the group of the lines.
     """
     if configuration.claims.metric("joules_per_token").value is None:
         return (), ()
-    found = energy_apart(mixes)
-    if isinstance(found, str):
+    found = ALONE if mixes is None else mixes.apart
+    if mixes is None or isinstance(found, str):
         return (), ((WHAT, f"{text.NOT_MEASURED.capitalize()}: {found}."),)
-    workloads = (each.setup.workload for each in mixes)
+    workloads = (each.setup.workload for each in mixes.configurations)
     names = text.joined(f"{each.name} v{each.version}" for each in workloads)
     return tuple(_rows(found, names, group)), ()
 
