@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from tests.support.runs import (
     a_trace,
     conversation_spec,
     gated_spec,
+    replica_spec,
     small_spec,
     small_spec_dict,
     trace_spec,
@@ -313,6 +315,38 @@ def test_a_mode_fixes_how_often_is_measured(mode: str, repeats: int) -> None:
 def test_only_an_http_url_without_credentials_is_an_endpoint(url: str) -> None:
     with pytest.raises(SpecError):
         small_spec(endpoint__start="attach", endpoint__url=url)
+
+
+REPLICAS = ["http://node-1:8000", "https://node-2:8000/"]
+
+
+def test_replicas_are_asked_by_their_addresses_which_are_no_identity_and_not_published() -> None:
+    spec = replica_spec(2, endpoint__urls=REPLICAS)
+    behind = small_spec(setup__parallelism__replicas=2)
+    assert (spec.endpoint.addresses, spec.endpoint.replicas) == (tuple(REPLICAS), 2)
+    assert (behind.endpoint.addresses, behind.endpoint.replicas) == ((), 1)
+    assert (spec.endpoint.over_tls, behind.endpoint.over_tls) == (True, False)
+    assert spec.configuration_id == behind.configuration_id
+    assert "urls" not in behind.to_json()["endpoint"]
+    published = spec.published()
+    assert "node-" not in str(published.to_json())
+    assert parse_spec(published.to_json(), source="x") == published
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"endpoint__urls": REPLICAS[:1]}, "at least 2 items"),
+        ({"endpoint__urls": [*REPLICAS, "http://h:1"]}, "names 3 replicas, and setup.parallelism"),
+        ({"endpoint__urls": [REPLICAS[0], REPLICAS[0] + "/"]}, "more than once"),
+        ({"endpoint__urls": [REPLICAS[0], "http://h/v1"]}, "without /v1"),
+        ({"endpoint__url": "http://h:1"}, "give one of them"),
+        ({"endpoint__start": "launch"}, "remove url"),
+    ],
+)
+def test_replicas_that_cannot_be_told_apart_are_refused(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(SpecError, match=re.escape(said)):
+        replica_spec(2, **changes)
 
 
 @pytest.mark.parametrize("url", ["http://h", "https://h", "https://h:8443/base"])

@@ -141,6 +141,22 @@ class BoardClaim(Model):
     held_back: tuple[tuple[str, float], ...]
 
 
+class ReplicaClaim(Model):
+    """What one of the replicas asked apart did in the windows at the highest passing rates.
+
+    `version` is what it said at its launches. `percent` is its share of the `requests` that are
+    scored, `failed` of which did not end well. Null: no trial passed, or too few requests carry it.
+    """
+
+    number: int
+    version: str | None
+    requests: int
+    percent: float | None
+    failed: int
+    ttft_p99_ms: float | None
+    tpot_p99_ms: float | None
+
+
 Level: TypeAlias = Literal["warn", "not reconciled", "withheld", "INVALID"]
 
 
@@ -325,8 +341,10 @@ class LongRunClaim(Model):
         return told + [n for t in self.trials for n in (t.ttft_percent, t.tpot_percent)]
 
 
-class Claims(Model):
+class Claims(GrowingModel):
     """Everything that `claims.derive` makes. Nothing else is published as a number."""
+
+    younger: ClassVar[frozenset[str]] = frozenset({"replicas"})
 
     slo_met: bool
     trials: tuple[TrialClaim, ...]
@@ -334,6 +352,8 @@ class Claims(Model):
     metrics: tuple[MetricClaim, ...]
     distributions: tuple[Distribution, ...]
     boards: tuple[BoardClaim, ...]
+    replicas: tuple[ReplicaClaim, ...] | None = None
+    """Where they were asked apart; null: one address was asked."""
     outcomes: tuple[Outcome, ...]
     accuracy: tuple[AccuracyClaim, ...]
     gate: GateClaim
@@ -358,6 +378,7 @@ class Claims(Model):
         told += [objective.value_ms for trial in self.trials for objective in trial.objectives]
         told += [number for found in self.distributions for number in found.values_ms]
         told += [number for b in self.boards for number in (b.energy_j, b.mean_power_w)]
+        told += [n for r in self.replicas or () for n in (r.percent, r.ttft_p99_ms, r.tpot_p99_ms)]
         told += [number for a in self.accuracy for number in (a.percent, a.low, a.high)]
         told += [a.mean_tokens for a in self.accuracy]
         told += [self.gate.reference_percent, self.gate.drop_points, self.gate.p_value]

@@ -294,9 +294,15 @@ def _relative_path(text: str) -> str:
     return text
 
 
-class Endpoint(Model):
+MAX_REPLICAS = 64
+"""Of one engine that are asked apart."""
+
+
+class Endpoint(GrowingModel):
     """Where the engine answers, and how it is asked. Not identity: a port changes no result.
 
+    `urls`, in the place of `url`, are of replicas that are asked apart: row i of a trial is sent to
+    number i mod R of them, without a balancer.
     `api_key_variable` names the environment variable with the key; the key is in no file.
     `prompt` is what completions are asked with, token ids where it is absent; chat takes text.
     `tokenizer` is the model's tokenizer.json, by which text has exact lengths: a path from the
@@ -306,8 +312,11 @@ class Endpoint(Model):
     and starts it anew; it must return once that is under way.
     """
 
+    younger = frozenset({"urls"})
+
     start: Literal["launch", "attach"]
     url: BaseUrl | None = None
+    urls: Annotated[tuple[BaseUrl, ...], Field(min_length=2, max_length=MAX_REPLICAS)] | None = None
     api: Api
     model: Line
     vocabulary: Annotated[int, Field(ge=1000, le=10_000_000)]
@@ -317,6 +326,21 @@ class Endpoint(Model):
     tokenizer: Annotated[Line, AfterValidator(_relative_path)] | None = None
     model_files: Annotated[Line, AfterValidator(_relative_path)] | None = None
     restart: Annotated[tuple[Argument, ...], Field(min_length=1, max_length=100)] | None = None
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Where it is attached: one, or one of each replica; empty where it is launched."""
+        return self.urls or (() if self.url is None else (self.url,))
+
+    @property
+    def replicas(self) -> int:
+        """How many are asked apart; 1: one address is asked, whatever stands behind it."""
+        return max(1, len(self.addresses))
+
+    @property
+    def over_tls(self) -> bool:
+        """Whether any of it is."""
+        return any(url.startswith("https:") for url in self.addresses)
 
     @property
     def prompt_kind(self) -> Literal["ids", "text"]:
@@ -332,12 +356,22 @@ class Endpoint(Model):
 
     @model_validator(mode="after")
     def _url_when_attached(self) -> Endpoint:
-        if self.start == "attach" and self.url is None:
-            raise ValueError("start: attach needs url")
-        if self.url is not None and self.url.rstrip("/").endswith("/v1"):
+        if self.start == "attach" and not self.addresses:
+            raise ValueError("start: attach needs url, or urls of its replicas")
+        if self.url is not None and self.urls is not None:
+            raise ValueError("url is of one engine, urls are of its replicas: give one of them")
+        if any(url.rstrip("/").endswith("/v1") for url in self.addresses):
             raise ValueError("url is the base of the API, without /v1")
-        if self.start == "launch" and self.url is not None:
+        if self.start == "launch" and self.addresses:
             raise ValueError("start: launch chooses its own port; remove url")
+        return self
+
+    @model_validator(mode="after")
+    def _each_replica_once(self) -> Endpoint:
+        bases = [url.rstrip("/") for url in self.addresses]
+        for base in bases:
+            if bases.count(base) > 1:
+                raise ValueError(f"urls names {base} more than once")
         return self
 
     @model_validator(mode="after")
@@ -468,6 +502,16 @@ class Spec(Model):
         return self
 
     @model_validator(mode="after")
+    def _replicas_are_those_of_the_setup(self) -> Spec:
+        asked, declared = self.endpoint.urls, self.setup.parallelism.replicas
+        if asked is not None and len(asked) != declared:
+            raise ValueError(
+                f"endpoint.urls names {len(asked)} replicas, and setup.parallelism.replicas is"
+                f" {declared}"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _source_of_power_is_known(self) -> Spec:
         sensor = self.setup.power.sensor
         if sensor in REMOTE_SENSORS and sensor not in {i.sensor for i in self.instruments}:
@@ -493,15 +537,20 @@ class Spec(Model):
     def configuration_id(self) -> str:
         return configuration_id(self.setup)
 
+    @property
+    def hosts(self) -> frozenset[str]:
+        """Names and addresses of the machines that are asked."""
+        urls = (*self.endpoint.addresses, *(each.url for each in self.instruments if each.url))
+        return frozenset(filter(None, map(host_of, urls)))
+
     def published(self) -> Spec:
         """Return what a run says of it: machines are not named, which nobody else has anyway."""
-        urls = [self.endpoint.url, *(instrument.url for instrument in self.instruments)]
-        hosts = frozenset(filter(None, (host_of(url) for url in urls if url is not None)))
-        told = Private(hosts=hosts)
-        restart = self.endpoint.restart
+        told = Private(hosts=self.hosts)
+        restart, urls = self.endpoint.restart, self.endpoint.urls
         endpoint = self.endpoint.model_copy(
             update={
                 "url": _without_host(self.endpoint.url),
+                "urls": None if urls is None else tuple(map(without_host, urls)),
                 "restart": None if restart is None else tuple(map(told.text, restart)),
             }
         )

@@ -161,7 +161,7 @@ def fault(spec: Spec, trial: Trial) -> Fault | None:
     if trial.abandoned:
         return Fault(("measurement",), "broken off; the repeat was done again from its start")
     if not trial.engine_alive:
-        return Fault(("engine",), "it died")
+        return Fault(("engine",), trial.changed or "it died")
     return (
         _worker_fault(trial)
         or _overload(trial)
@@ -254,7 +254,7 @@ def _late(
 
 def _doubt(spec: Spec, trial: Trial) -> str | None:
     """Say why a connection that took long may have been ready before the client saw it, if so."""
-    if (spec.endpoint.url or "").startswith("https:"):
+    if spec.endpoint.over_tls:
         return "a TLS handshake takes its processor too"
     if trial.client_cpu_ppm > BUSY_PPM:
         return f"it used {trial.client_cpu_ppm / 1e4:.0f}% of its processor"

@@ -91,7 +91,9 @@ def restarted(
     started: str | None = None,
     timeout_s: float = 60,
 ) -> str | None:
-    return restart(argv, url, started=started, log=folder / "restart.log", timeout_s=timeout_s)
+    log = folder / "restart.log"
+    [told] = restart(argv, [url], starts=[started], log=log, timeout_s=timeout_s)
+    return told
 
 
 def test_the_engine_is_another_process_after_the_command_and_tells_when_it_started(

@@ -26,6 +26,7 @@ from tokenwatt_site.pages import (
     numbers,
     outcomes,
     related,
+    replicas,
     setup,
     statements,
     text,
@@ -122,6 +123,7 @@ def render(
         # What is INVALID stands above the key figures.
         checks=[told for told in outcomes.listed(claims) if told[0] != outcomes.WORDS["INVALID"]],
         boards=boards.table(claims),
+        replicas=replicas.table(claims),
         column=configuration.title,
         definitions=[METRICS[key] for key in dict.fromkeys(c.key for c in claims.metrics)],
         setup=setup.rows(configuration.setup, head.run.conditions.read_back, _seen(configuration)),
