@@ -18,6 +18,7 @@ from tests.support.runs import (
     replica_spec,
     small_spec,
     small_spec_dict,
+    split_spec,
     trace_spec,
 )
 from tokenwatt_site.errors import InputError, SpecError
@@ -416,6 +417,38 @@ def test_a_key_in_place_of_the_name_of_its_variable_is_refused_and_not_repeated(
 def with_power(sensor: str, scope: str, *instruments: dict[str, Any]) -> dict[str, Any]:
     power = {"sensor": sensor, "scope": scope, "rate_hz": 1}
     return small_spec_dict(setup__power=power) | {"instruments": list(instruments)}
+
+
+def test_boards_of_a_split_have_roles_by_the_beginnings_of_their_uuids() -> None:
+    spec = split_spec()
+    assert spec.board_roles is not None
+    assert [spec.board_roles.of(uuid) for uuid in ("GPU-0", "GPU-1-x", "GPU-2")] == [
+        "prefill",
+        "decode",
+        None,
+    ]
+    assert spec.board_roles.unused(["GPU-0a", "GPU-2"]) == ("gpu-1",)
+    assert spec.configuration_id == split_spec(board_roles=None).configuration_id
+    assert "board_roles" not in split_spec(board_roles=None).to_json()
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"board_roles": {"prefill": ["GPU-0"], "decode": ["GPU-01"]}}, "GPU-01 as decode"),
+        ({"board_roles": {"prefill": ["GPU-0"], "decode": []}}, "at least 1 item"),
+        ({"setup__parallelism__prefill_decode_split": "none"}, "declares none"),
+        (
+            {"setup__power": {"sensor": "rapl", "scope": "cpu", "rate_hz": 1}},
+            "setup.power.scope: gpu or module",
+        ),
+    ],
+)
+def test_roles_of_boards_that_contradict_the_rest_are_refused(
+    changes: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(SpecError, match=re.escape(said)):
+        split_spec(**changes)
 
 
 DCGM = {"sensor": "dcgm", "url": "http://node-1:9400/metrics"}

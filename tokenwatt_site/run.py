@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field
 from tokenwatt_site.canonical import JsonValue, canonical_bytes, sha256_hex
 from tokenwatt_site.evidence.store import EvidenceFile
 from tokenwatt_site.schema import GrowingModel, Line, Model, Sha256, file_name
-from tokenwatt_site.spec import Spec
+from tokenwatt_site.spec import BoardRole, Spec
 
 # History of the format. 1: first.
 RUN_SCHEMA = "tokenwatt/run/1"
@@ -122,12 +122,15 @@ class Distribution(Model):
     values_ms: tuple[float, ...]
 
 
-class BoardClaim(Model):
+class BoardClaim(GrowingModel):
     """One board over one repeat's window; null where the instrument does not tell.
 
-    `held_back` says in words why its clocks were below what they could be, with the share of the
-    samples that say so.
+    `node` is on which of several it is, and `role` what it does in a prefill/decode split; null:
+    there is one node, or no split. `held_back` says in words why its clocks were below what they
+    could be, with the share of the samples that say so.
     """
+
+    younger: ClassVar[frozenset[str]] = frozenset({"node", "role"})
 
     repeat: int
     uuid: str
@@ -139,6 +142,25 @@ class BoardClaim(Model):
     memory_mhz: float | None
     celsius: float | None
     held_back: tuple[tuple[str, float], ...]
+    node: int | None = None
+    role: BoardRole | None = None
+
+
+class RoleClaim(Model):
+    """What all boards of one role of a prefill/decode split drew over one repeat's whole window.
+
+    `percent` is of the energy of all boards, `joules_per_token` over the output tokens of the
+    window, whoever made them: so those of all roles add up to that of the run. Null: a board has no
+    energy, or no token came.
+    """
+
+    repeat: int
+    role: BoardRole
+    boards: int
+    energy_j: float | None
+    mean_power_w: float | None
+    percent: float | None
+    joules_per_token: float | None
 
 
 class ReplicaClaim(Model):
@@ -344,7 +366,7 @@ class LongRunClaim(Model):
 class Claims(GrowingModel):
     """Everything that `claims.derive` makes. Nothing else is published as a number."""
 
-    younger: ClassVar[frozenset[str]] = frozenset({"replicas"})
+    younger: ClassVar[frozenset[str]] = frozenset({"replicas", "roles"})
 
     slo_met: bool
     trials: tuple[TrialClaim, ...]
@@ -352,6 +374,8 @@ class Claims(GrowingModel):
     metrics: tuple[MetricClaim, ...]
     distributions: tuple[Distribution, ...]
     boards: tuple[BoardClaim, ...]
+    roles: tuple[RoleClaim, ...] | None = None
+    """Of the boards of a prefill/decode split; null: the spec names none, or none was read."""
     replicas: tuple[ReplicaClaim, ...] | None = None
     """Where they were asked apart; null: one address was asked."""
     outcomes: tuple[Outcome, ...]
@@ -378,6 +402,8 @@ class Claims(GrowingModel):
         told += [objective.value_ms for trial in self.trials for objective in trial.objectives]
         told += [number for found in self.distributions for number in found.values_ms]
         told += [number for b in self.boards for number in (b.energy_j, b.mean_power_w)]
+        told += [n for r in self.roles or () for n in (r.energy_j, r.mean_power_w, r.percent)]
+        told += [r.joules_per_token for r in self.roles or ()]
         told += [n for r in self.replicas or () for n in (r.percent, r.ttft_p99_ms, r.tpot_p99_ms)]
         told += [number for a in self.accuracy for number in (a.percent, a.low, a.high)]
         told += [a.mean_tokens for a in self.accuracy]

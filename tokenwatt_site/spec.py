@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
@@ -234,6 +234,46 @@ class Instrument(Model):
         return self
 
 
+BoardRole: TypeAlias = Literal["prefill", "decode"]
+
+_BoardNames: TypeAlias = Annotated[tuple[Line, ...], Field(min_length=1, max_length=512)]
+
+
+class BoardRoles(Model):
+    """Which boards of a prefill/decode split take prompts, and which make tokens. Not identity.
+
+    Boards are named by their UUID or its beginning, on whichever node they are.
+    """
+
+    prefill: _BoardNames
+    decode: _BoardNames
+
+    @model_validator(mode="after")
+    def _one_role_each(self) -> BoardRoles:
+        for name in self.prefill:
+            for other in self.decode:
+                if _begins(name, other) or _begins(other, name):
+                    raise ValueError(f"{name} is named as prefill, and {other} as decode")
+        return self
+
+    def of(self, uuid: str) -> BoardRole | None:
+        """Return the role of a board; None: it has none."""
+        named: tuple[tuple[BoardRole, tuple[str, ...]], ...] = (
+            ("prefill", self.prefill),
+            ("decode", self.decode),
+        )
+        return next((role for role, own in named if any(_begins(uuid, n) for n in own)), None)
+
+    def unused(self, uuids: Collection[str]) -> tuple[str, ...]:
+        """Return the names that are of none of these boards."""
+        every = (*self.prefill, *self.decode)
+        return tuple(name for name in every if not any(_begins(uuid, name) for uuid in uuids))
+
+
+def _begins(uuid: str, name: str) -> bool:
+    return uuid.casefold().startswith(name.casefold())
+
+
 class Setup(GrowingModel):
     """The identity of a configuration. `input_tokens` of a conversation are a turn's new tokens."""
 
@@ -450,11 +490,13 @@ def _below_the_spec(text: str) -> str:
     return publishable(text)
 
 
-class Spec(Model):
+class Spec(GrowingModel):
     """What is asked for. `trace` names the file of `arrival: trace`, beside or below the spec.
 
     It is no identity: the workload's hash names the file's contents.
     """
+
+    younger = frozenset({"board_roles"})
 
     spec_schema: Literal[1]
     title: Line
@@ -467,6 +509,7 @@ class Spec(Model):
     trace: Annotated[str, Field(max_length=200), AfterValidator(_below_the_spec)] | None = None
     instruments: Annotated[tuple[Instrument, ...], Field(max_length=64)] = ()
     accuracy: AccuracyPlan = AccuracyPlan()
+    board_roles: BoardRoles | None = None
 
     @model_validator(mode="after")
     def _accuracy_within_the_plan(self) -> Spec:
@@ -525,6 +568,18 @@ class Spec(Model):
             if places.count((sensor, url)) > 1:
                 # Read twice, it would be counted twice.
                 raise ValueError(f"instruments names {f'{sensor} {url}'.strip()} more than once")
+        return self
+
+    @model_validator(mode="after")
+    def _roles_of_boards_that_are_split(self) -> Spec:
+        if self.board_roles is None:
+            return self
+        if self.setup.parallelism.prefill_decode_split in {"none", NOT_RECORDED}:
+            raise ValueError(
+                "board_roles goes with setup.parallelism.prefill_decode_split, which declares none"
+            )
+        if self.setup.power.scope not in GPU_SCOPES:
+            raise ValueError("board_roles goes with setup.power.scope: gpu or module")
         return self
 
     @model_validator(mode="after")

@@ -78,10 +78,14 @@ def test_what_is_not_known_of_replicas_is_told(asked_apart: bool) -> None:
     gate = gated_spec().setup.accuracy_gate.to_json()
     behind = small_spec(setup__parallelism__replicas=3, setup__accuracy_gate=gate)
     spec = replica_spec(3, setup__accuracy_gate=gate) if asked_apart else behind
-    told = {each.what for each in replica_caveats(spec)}
+    told = {each.what for each in replica_caveats(spec, modelled=True)}
     assert told == (
-        {"A balancer before the replicas", "The answers of every replica"}
+        {
+            "A balancer before the replicas",
+            "The order of rows in the long run",
+            "The answers of every replica",
+        }
         if asked_apart
         else {"What each of the 3 replicas did"}
     )
-    assert replica_caveats(small_spec()) == ()
+    assert replica_caveats(small_spec(), modelled=True) == ()

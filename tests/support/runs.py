@@ -891,6 +891,13 @@ def gpu_spec(**changes: Any) -> Spec:
     return small_spec(**{"setup__accelerator": board, "setup__power": power, **changes})
 
 
+def split_spec(**changes: Any) -> Spec:
+    """Return `gpu_spec` with one board that takes prompts, and one that makes tokens."""
+    roles = {"prefill": ["GPU-0"], "decode": ["gpu-1"]}
+    split = {"board_roles": roles, "setup__parallelism__prefill_decode_split": "1P1D"}
+    return gpu_spec(**{**split, **changes})
+
+
 def a_trace(rows: int = 400, *, every_ns: int = 500_000_000, bursts: int = 4) -> Trace:
     """Return a trace of bursts: `bursts` requests at once, then a pause as long as they take."""
     return parse(

@@ -36,6 +36,7 @@ from tests.support.runs import (
     replica_spec,
     revoked_key,
     small_spec,
+    split_spec,
     steady_power,
     write_signed,
 )
@@ -822,6 +823,16 @@ LIES_ABOUT_CONDITIONS: dict[str, tuple[RunBuilder, str]] = {
         "conditions.read_back",
     ),
 }
+
+
+def test_roles_that_are_not_of_the_boards_that_were_read_are_refused(tmp_path: Path) -> None:
+    sound = RunBuilder(spec=split_spec(), idle_s=12)
+    path = replace(sound, power=played_power(sound)).write(tmp_path / "sound")
+    assert [role.role for role in check(path).run.claims.roles or ()] == ["prefill", "decode"]
+    roles = {"prefill": ["GPU-0"], "decode": ["GPU-7"]}
+    builder = RunBuilder(spec=split_spec(board_roles=roles), idle_s=12)
+    builder = replace(builder, power=played_power(builder))
+    refused(builder.write(tmp_path / "other"), 9, "spec.board_roles")
 
 
 REPLICA = {"engine": "toy", "version": "1.0", "build": "test", "models": ["toy-135m"]}

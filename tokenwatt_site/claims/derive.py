@@ -113,6 +113,7 @@ class Data:
             metrics=metrics,
             distributions=_distributions(self.tops),
             boards=self.energy.boards,
+            roles=self.energy.roles,
             replicas=replica_claims(spec, evidence.journal, self.tops),
             outcomes=(*self.energy.outcomes, *self.traffic.outcomes),
             accuracy=self.answers.accuracy,
@@ -121,7 +122,7 @@ class Data:
             long_run=replayed.claim.model_copy(update={"difference": difference(metrics)}),
             not_covered=(
                 *caveats(spec, repeats, metrics),
-                *replica_caveats(spec),
+                *replica_caveats(spec, modelled=replayed.claim.outcome == "accepted"),
                 *of_long_run(spec, windows_of(spec, evidence.trace), replayed.claim, repeats),
                 *contradictions(trials, self.trial_claims),
                 *self.traffic.not_covered,

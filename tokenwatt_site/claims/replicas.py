@@ -54,12 +54,18 @@ def _p99_ms(key: str, own: Sequence[RequestRecord]) -> float | None:
     return value / 1e6
 
 
-def replica_caveats(spec: Spec) -> tuple[NotCovered, ...]:
-    """Return what is not known of the replicas of a setup; nothing where there is one."""
-    return tuple(NotCovered(what=what, why=why) for what, why in _not_known(spec))
+def replica_caveats(spec: Spec, *, modelled: bool) -> tuple[NotCovered, ...]:
+    """Return what is not known of the replicas of a setup; nothing where there is one.
+
+    Args:
+        spec: says how many there are, and how many were asked apart.
+        modelled: whether the long run is that of an engine model.
+    """
+    told = _not_known(spec, modelled=modelled)
+    return tuple(NotCovered(what=what, why=why) for what, why in told)
 
 
-def _not_known(spec: Spec) -> Iterator[tuple[str, str]]:
+def _not_known(spec: Spec, *, modelled: bool) -> Iterator[tuple[str, str]]:
     declared, asked = spec.setup.parallelism.replicas, spec.endpoint.replicas
     if declared == 1:
         return
@@ -80,6 +86,11 @@ def _not_known(spec: Spec) -> Iterator[tuple[str, str]]:
             " looks at their load may hold more, one that costs time less."
         ),
     )
+    if modelled:
+        yield (
+            "The order of rows in the long run",
+            "The engine model sends each request to the replica that has least to do.",
+        )
     if spec.setup.accuracy_gate.task != NO_TASK:
         yield (
             "The answers of every replica",

@@ -66,7 +66,7 @@ def own_spec(original: Spec, own: Own, ask: Callable[[str], str]) -> Spec:
             )
         )
     value = original.to_json()
-    value["note"] = ""
+    value |= {"note": "", "board_roles": None}  # which boards, is of the publisher's machines
     value["endpoint"] |= {"api_key_variable": own.api_key_variable, "restart": None}
     if own.url is not None:
         value["endpoint"] |= {"start": "attach", "url": own.url.rstrip("/"), "urls": None}

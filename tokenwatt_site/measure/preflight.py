@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,9 +73,26 @@ def compare(
         for field, told in declared(spec).items()
         if (seen := observed[field]) is not None and not agrees(field, told, seen)
     ]
+    problems += _roleless(spec, [board.uuid for board in merged_boards(meters)])
     if problems:
         raise ReadBackError(*problems)
     return rows_of(spec, observed)
+
+
+def _roleless(spec: Spec, uuids: Sequence[str]) -> Iterator[Problem]:
+    """Say which boards of a prefill/decode split have no role, and which names no board."""
+    if spec.board_roles is None or not uuids:
+        return
+    without = [uuid for uuid in uuids if spec.board_roles.of(uuid) is None]
+    unused = spec.board_roles.unused(uuids)
+    for what, found in (("leaves out boards", without), ("names boards that are not read", unused)):
+        if found:
+            yield Problem(
+                what,
+                field="board_roles",
+                found=", ".join(found),
+                expected=f"each of {', '.join(uuids)}",
+            )
 
 
 _REMEDIES = {

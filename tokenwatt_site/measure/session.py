@@ -317,8 +317,14 @@ class _Session:
                 gone = self._trials.run(launched)
                 if gone is None:
                     self._idle(launched, "after")
+            within = instruments.read_within_ns
             self._journal.append(
-                "repeat_end", repeat=repeat, hung=hung, notes=instruments.notes, gone=gone
+                "repeat_end",
+                repeat=repeat,
+                hung=hung,
+                notes=instruments.notes,
+                gone=gone,
+                **({"read_within_ns": within} if within else {}),
             )
             if gone is not None:
                 return

@@ -142,7 +142,7 @@ CHECKS = (
         " engine model on request.",
         "The numbers follow from the evidence.",
         "That the evidence is true. Only a rerun by others can show that.",
-        "Memory bandwidth, answers, boards, caveats and the reasons in words.",
+        "Memory bandwidth, answers, boards and their roles, caveats and the reasons in words.",
     ),
 )
 
