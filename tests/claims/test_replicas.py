@@ -82,6 +82,7 @@ def test_what_is_not_known_of_replicas_is_told(asked_apart: bool) -> None:
     assert told == (
         {
             "A balancer before the replicas",
+            "The engine's own counters",
             "The order of rows in the long run",
             "The answers of every replica",
         }

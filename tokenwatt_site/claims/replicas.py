@@ -86,6 +86,10 @@ def _not_known(spec: Spec, *, modelled: bool) -> Iterator[tuple[str, str]]:
             " looks at their load may hold more, one that costs time less."
         ),
     )
+    yield (
+        "The engine's own counters",
+        f"A step, a batch and a queue are of one process; those of {asked} were not put together.",
+    )
     if modelled:
         yield (
             "The order of rows in the long run",
