@@ -13,7 +13,7 @@ from tokenwatt_site.claims.derive import derive
 from tokenwatt_site.claims.replicas import replica_caveats
 from tokenwatt_site.evidence.records import RequestRecord, Status
 from tokenwatt_site.goodput import quantile
-from tokenwatt_site.run import Claims
+from tokenwatt_site.run import Claims, TrialClaim
 
 SPEC = replica_spec(2, protocol__scored=300, protocol__tail=60)
 BUILDER = RunBuilder(spec=SPEC, rates_urps=(200_000,))
@@ -71,6 +71,33 @@ def test_a_replica_that_is_gone_after_a_trial_is_named_in_its_verdict() -> None:
     )
     (trial,) = claims([told[0] | {"started": "later"}, told[1]]).trials
     assert trial.reason == "engine: replica 1 of 2 was started again"
+
+
+def test_failures_of_one_replica_alone_are_said_to_be_its() -> None:
+    def fail(rows: range) -> TrialClaim:
+        def edit(records: list[RequestRecord]) -> list[RequestRecord]:
+            lost = {"status": Status.DISCONNECTED}
+            return [replace(r, **lost) if r.row in rows else r for r in records]
+
+        (trial,) = derive(SPEC, evidence_of(BUILDER, edit)).trials
+        return trial
+
+    one, both = fail(range(11, 150, 2)), fail(range(11, 150))
+    assert one.verdict == both.verdict == "FAIL"
+    assert (one.reason or "").endswith("70 disconnected; all of replica 2 of 2")
+    assert (both.reason or "").endswith("139 disconnected")
+
+
+def test_requests_that_one_replica_alone_did_not_take_are_said_to_be_its() -> None:
+    def edit(records: list[RequestRecord]) -> list[RequestRecord]:
+        unsent = {"status": Status.DISCONNECTED, "sent_ns": None, "first_ns": None, "last_ns": None}
+        return [replace(r, **unsent) if r.row % 2 else r for r in records]
+
+    (trial,) = derive(SPEC, evidence_of(BUILDER, edit)).trials
+    assert trial.reason == (
+        "network or engine: 182 of 365 requests could not be sent, all of replica 2 of 2: they got"
+        " no connection"
+    )
 
 
 @pytest.mark.parametrize("asked_apart", [True, False])

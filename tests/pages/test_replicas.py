@@ -1,8 +1,10 @@
 from __future__ import annotations
 
-from tests.pages.conftest import told
+from tests.pages.conftest import Make, told
+from tests.support.runs import replica_spec
 from tokenwatt_site.configuration import Configuration
-from tokenwatt_site.pages import replicas
+from tokenwatt_site.pages import replicas, report, run_page
+from tokenwatt_site.pages.page import NO_LINKS
 from tokenwatt_site.run import ReplicaClaim
 
 FIRST = ReplicaClaim(
@@ -35,3 +37,16 @@ def test_a_quantile_that_falls_on_failures_is_not_for_want_of_requests(demo: Con
 
 def test_where_one_address_was_asked_there_is_no_table(demo: Configuration) -> None:
     assert replicas.table(demo.claims) is None
+
+
+def test_report_and_run_page_have_the_table_and_the_report_says_how_it_was_asked(
+    make: Make, demo: Configuration
+) -> None:
+    several = make(spec=replica_spec(2))
+    page = report.render(several, NO_LINKS).html
+    run = run_page.render(several, NO_LINKS, several.headline.run_id, "../report.html", None).html
+    assert page.count("Replica by replica") == run.count("Replica by replica") == 2
+    assert "requests in turn to 2 replicas" in page
+    alone = report.render(demo, NO_LINKS).html
+    assert "Replica by replica" not in alone
+    assert "requests in turn" not in alone
