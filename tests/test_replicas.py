@@ -64,6 +64,7 @@ def test_what_is_not_told_of_each_is_refused(replicas: Any, count: int) -> None:
     ("now", "told"),
     [
         (ONE, None),
+        (ONE.model_copy(update={"started": None, "version": None}), None),
         (None, "replica 2 of 2 does not answer any more"),
         (ONE.model_copy(update={"started": "later"}), "replica 2 of 2 was started again"),
         (

@@ -90,16 +90,27 @@ def starts(launch: Entry, count: int) -> tuple[str | None, ...]:
 
 
 def changed_replica(before: Sequence[Replica], after: Sequence[Replica | None]) -> str | None:
-    """Say of the first replica that is not what it was at the launch; None: all are."""
+    """Say of the first replica that is not what it was at the launch; None: all are.
+
+    What it does not tell one of the two times, as where it is busy, says nothing.
+    """
     for number, (was, now) in enumerate(zip(before, after, strict=True), 1):
-        if was != now:
-            return f"replica {number} of {len(before)} {_change(was, now)}"
+        if (change := _change(was, now)) is not None:
+            return f"replica {number} of {len(before)} {change}"
     return None
 
 
-def _change(was: Replica, now: Replica | None) -> str:
+def _change(was: Replica, now: Replica | None) -> str | None:
     if now is None:
         return "does not answer any more"
-    if now.started != was.started:
+    if None not in (was.started, now.started) and was.started != now.started:
         return "was started again"
-    return "is not the engine any more that it was"
+    told = [
+        (was.engine, now.engine),
+        (was.version, now.version),
+        (was.build, now.build),
+        (was.models, now.models),
+    ]
+    if any(a != b for a, b in told if a is not None and b is not None):
+        return "is not the engine any more that it was"
+    return None

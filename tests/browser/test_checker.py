@@ -338,6 +338,22 @@ def test_what_each_replica_did_is_made_again_and_held_against_the_claims(
     assert (found[0], "claims.replicas.1.failed" in found[1]) == (10, True)
 
 
+@pytest.mark.parametrize(
+    ("change", "changed"), [({"started": None}, False), ({"started": "x"}, True), (None, True)]
+)
+def test_a_trial_after_which_a_replica_is_another_is_invalid_here_too(
+    page: Page, tmp_path: Path, change: dict[str, Any] | None, changed: bool
+) -> None:
+    builder = RunBuilder(spec=replica_spec(2))
+    (told,) = (d["replicas"] for e, d in builder.journal_plan() if e == "launch")
+    after = [told[0], None if change is None else told[1] | change]
+    path = replace(builder, edit_journal=altered("trial_end", 1, replicas=after)).write(tmp_path)
+    report = checked(page, path)
+    assert (failed_at(report) is not None) is changed
+    if changed:
+        assert report["checks"][-1]["number"] == failing_check(path) == 10
+
+
 @pytest.mark.parametrize("event", ["launch", "trial_end"])
 def test_a_line_that_does_not_tell_of_every_replica_fails_here_too(
     page: Page, tmp_path: Path, event: str

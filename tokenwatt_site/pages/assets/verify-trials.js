@@ -132,11 +132,11 @@
     return told;
   }
 
-  /* Whether a replica was not there any more after a trial, or was another than at the launch. */
+  /* Whether a replica was not there any more after a trial, or was another than at the launch; what is not told says nothing. */
   function hasChanged(before, after) {
     return before.some(function (was, i) {
-      var now = after[i];
-      return now === null || ["engine", "version", "build", "started"].some(function (name) { return was[name] !== now[name]; })
+      var now = after[i], other = function (name) { return was[name] !== null && now[name] !== null && was[name] !== now[name]; };
+      return now === null || ["engine", "version", "build", "started"].some(other)
         || JSON.stringify(was.models) !== JSON.stringify(now.models);
     });
   }
