@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,10 @@ from tests.support.runs import (
     a_trace,
     conversation_spec,
     gated_spec,
+    replica_spec,
     small_spec,
     small_spec_dict,
+    split_spec,
     trace_spec,
 )
 from tokenwatt_site.errors import InputError, SpecError
@@ -315,6 +318,38 @@ def test_only_an_http_url_without_credentials_is_an_endpoint(url: str) -> None:
         small_spec(endpoint__start="attach", endpoint__url=url)
 
 
+REPLICAS = ["http://node-1:8000", "https://node-2:8000/"]
+
+
+def test_replicas_are_asked_by_their_addresses_which_are_no_identity_and_not_published() -> None:
+    spec = replica_spec(2, endpoint__urls=REPLICAS)
+    behind = small_spec(setup__parallelism__replicas=2)
+    assert (spec.endpoint.addresses, spec.endpoint.replicas) == (tuple(REPLICAS), 2)
+    assert (behind.endpoint.addresses, behind.endpoint.replicas) == ((), 1)
+    assert (spec.endpoint.over_tls, behind.endpoint.over_tls) == (True, False)
+    assert spec.configuration_id == behind.configuration_id
+    assert "urls" not in behind.to_json()["endpoint"]
+    published = spec.published()
+    assert "node-" not in str(published.to_json())
+    assert parse_spec(published.to_json(), source="x") == published
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"endpoint__urls": REPLICAS[:1]}, "at least 2 items"),
+        ({"endpoint__urls": [*REPLICAS, "http://h:1"]}, "names 3 replicas, and setup.parallelism"),
+        ({"endpoint__urls": [REPLICAS[0], REPLICAS[0] + "/"]}, "more than once"),
+        ({"endpoint__urls": [REPLICAS[0], "http://h/v1"]}, "without /v1"),
+        ({"endpoint__url": "http://h:1"}, "give one of them"),
+        ({"endpoint__start": "launch"}, "remove url"),
+    ],
+)
+def test_replicas_that_cannot_be_told_apart_are_refused(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(SpecError, match=re.escape(said)):
+        replica_spec(2, **changes)
+
+
 @pytest.mark.parametrize("url", ["http://h", "https://h", "https://h:8443/base"])
 def test_an_endpoint_is_http_or_https(url: str) -> None:
     assert small_spec(endpoint__start="attach", endpoint__url=url).endpoint.url == url
@@ -382,6 +417,38 @@ def test_a_key_in_place_of_the_name_of_its_variable_is_refused_and_not_repeated(
 def with_power(sensor: str, scope: str, *instruments: dict[str, Any]) -> dict[str, Any]:
     power = {"sensor": sensor, "scope": scope, "rate_hz": 1}
     return small_spec_dict(setup__power=power) | {"instruments": list(instruments)}
+
+
+def test_boards_of_a_split_have_roles_by_the_beginnings_of_their_uuids() -> None:
+    spec = split_spec()
+    assert spec.board_roles is not None
+    assert [spec.board_roles.of(uuid) for uuid in ("GPU-0", "GPU-1-x", "GPU-2")] == [
+        "prefill",
+        "decode",
+        None,
+    ]
+    assert spec.board_roles.unused(["GPU-0a", "GPU-2"]) == ("gpu-1",)
+    assert spec.configuration_id == split_spec(board_roles=None).configuration_id
+    assert "board_roles" not in split_spec(board_roles=None).to_json()
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"board_roles": {"prefill": ["GPU-0"], "decode": ["GPU-01"]}}, "GPU-01 as decode"),
+        ({"board_roles": {"prefill": ["GPU-0"], "decode": []}}, "at least 1 item"),
+        ({"setup__parallelism__prefill_decode_split": "none"}, "declares none"),
+        (
+            {"setup__power": {"sensor": "rapl", "scope": "cpu", "rate_hz": 1}},
+            "setup.power.scope: gpu or module",
+        ),
+    ],
+)
+def test_roles_of_boards_that_contradict_the_rest_are_refused(
+    changes: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(SpecError, match=re.escape(said)):
+        split_spec(**changes)
 
 
 DCGM = {"sensor": "dcgm", "url": "http://node-1:9400/metrics"}

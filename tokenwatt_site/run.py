@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field
 from tokenwatt_site.canonical import JsonValue, canonical_bytes, sha256_hex
 from tokenwatt_site.evidence.store import EvidenceFile
 from tokenwatt_site.schema import GrowingModel, Line, Model, Sha256, file_name
-from tokenwatt_site.spec import Spec
+from tokenwatt_site.spec import BoardRole, Spec
 
 # History of the format. 1: first.
 RUN_SCHEMA = "tokenwatt/run/1"
@@ -122,12 +122,15 @@ class Distribution(Model):
     values_ms: tuple[float, ...]
 
 
-class BoardClaim(Model):
+class BoardClaim(GrowingModel):
     """One board over one repeat's window; null where the instrument does not tell.
 
-    `held_back` says in words why its clocks were below what they could be, with the share of the
-    samples that say so.
+    `node` is on which of several it is, and `role` what it does in a prefill/decode split; null:
+    there is one node, or no split. `held_back` says in words why its clocks were below what they
+    could be, with the share of the samples that say so.
     """
+
+    younger: ClassVar[frozenset[str]] = frozenset({"node", "role"})
 
     repeat: int
     uuid: str
@@ -139,6 +142,41 @@ class BoardClaim(Model):
     memory_mhz: float | None
     celsius: float | None
     held_back: tuple[tuple[str, float], ...]
+    node: int | None = None
+    role: BoardRole | None = None
+
+
+class RoleClaim(Model):
+    """What all boards of one role of a prefill/decode split drew over one repeat's whole window.
+
+    `percent` is of the energy of all boards, `joules_per_token` over the output tokens of the
+    window, whoever made them: so those of all roles add up to that of the run. Null: a board has no
+    energy, or no token came.
+    """
+
+    repeat: int
+    role: BoardRole
+    boards: int
+    energy_j: float | None
+    mean_power_w: float | None
+    percent: float | None
+    joules_per_token: float | None
+
+
+class ReplicaClaim(Model):
+    """What one of the replicas asked apart did in the windows at the highest passing rates.
+
+    `version` is what it said at its launches. `percent` is its share of the `requests` that are
+    scored, `failed` of which did not end well. Null: no trial passed, or too few requests carry it.
+    """
+
+    number: int
+    version: str | None
+    requests: int
+    percent: float | None
+    failed: int
+    ttft_p99_ms: float | None
+    tpot_p99_ms: float | None
 
 
 Level: TypeAlias = Literal["warn", "not reconciled", "withheld", "INVALID"]
@@ -325,8 +363,10 @@ class LongRunClaim(Model):
         return told + [n for t in self.trials for n in (t.ttft_percent, t.tpot_percent)]
 
 
-class Claims(Model):
+class Claims(GrowingModel):
     """Everything that `claims.derive` makes. Nothing else is published as a number."""
+
+    younger: ClassVar[frozenset[str]] = frozenset({"replicas", "roles"})
 
     slo_met: bool
     trials: tuple[TrialClaim, ...]
@@ -334,6 +374,10 @@ class Claims(Model):
     metrics: tuple[MetricClaim, ...]
     distributions: tuple[Distribution, ...]
     boards: tuple[BoardClaim, ...]
+    roles: tuple[RoleClaim, ...] | None = None
+    """Of the boards of a prefill/decode split; null: the spec names none, or none was read."""
+    replicas: tuple[ReplicaClaim, ...] | None = None
+    """Where they were asked apart; null: one address was asked."""
     outcomes: tuple[Outcome, ...]
     accuracy: tuple[AccuracyClaim, ...]
     gate: GateClaim
@@ -358,6 +402,9 @@ class Claims(Model):
         told += [objective.value_ms for trial in self.trials for objective in trial.objectives]
         told += [number for found in self.distributions for number in found.values_ms]
         told += [number for b in self.boards for number in (b.energy_j, b.mean_power_w)]
+        told += [n for r in self.roles or () for n in (r.energy_j, r.mean_power_w, r.percent)]
+        told += [r.joules_per_token for r in self.roles or ()]
+        told += [n for r in self.replicas or () for n in (r.percent, r.ttft_p99_ms, r.tpot_p99_ms)]
         told += [number for a in self.accuracy for number in (a.percent, a.low, a.high)]
         told += [a.mean_tokens for a in self.accuracy]
         told += [self.gate.reference_percent, self.gate.drop_points, self.gate.p_value]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
@@ -234,6 +234,46 @@ class Instrument(Model):
         return self
 
 
+BoardRole: TypeAlias = Literal["prefill", "decode"]
+
+_BoardNames: TypeAlias = Annotated[tuple[Line, ...], Field(min_length=1, max_length=512)]
+
+
+class BoardRoles(Model):
+    """Which boards of a prefill/decode split take prompts, and which make tokens. Not identity.
+
+    Boards are named by their UUID or its beginning, on whichever node they are.
+    """
+
+    prefill: _BoardNames
+    decode: _BoardNames
+
+    @model_validator(mode="after")
+    def _one_role_each(self) -> BoardRoles:
+        for name in self.prefill:
+            for other in self.decode:
+                if _begins(name, other) or _begins(other, name):
+                    raise ValueError(f"{name} is named as prefill, and {other} as decode")
+        return self
+
+    def of(self, uuid: str) -> BoardRole | None:
+        """Return the role of a board; None: it has none."""
+        named: tuple[tuple[BoardRole, tuple[str, ...]], ...] = (
+            ("prefill", self.prefill),
+            ("decode", self.decode),
+        )
+        return next((role for role, own in named if any(_begins(uuid, n) for n in own)), None)
+
+    def unused(self, uuids: Collection[str]) -> tuple[str, ...]:
+        """Return the names that are of none of these boards."""
+        every = (*self.prefill, *self.decode)
+        return tuple(name for name in every if not any(_begins(uuid, name) for uuid in uuids))
+
+
+def _begins(uuid: str, name: str) -> bool:
+    return uuid.casefold().startswith(name.casefold())
+
+
 class Setup(GrowingModel):
     """The identity of a configuration. `input_tokens` of a conversation are a turn's new tokens."""
 
@@ -294,9 +334,15 @@ def _relative_path(text: str) -> str:
     return text
 
 
-class Endpoint(Model):
+MAX_REPLICAS = 64
+"""Of one engine that are asked apart."""
+
+
+class Endpoint(GrowingModel):
     """Where the engine answers, and how it is asked. Not identity: a port changes no result.
 
+    `urls`, in the place of `url`, are of replicas that are asked apart: row i of a trial is sent to
+    number i mod R of them, without a balancer.
     `api_key_variable` names the environment variable with the key; the key is in no file.
     `prompt` is what completions are asked with, token ids where it is absent; chat takes text.
     `tokenizer` is the model's tokenizer.json, by which text has exact lengths: a path from the
@@ -306,8 +352,11 @@ class Endpoint(Model):
     and starts it anew; it must return once that is under way.
     """
 
+    younger = frozenset({"urls"})
+
     start: Literal["launch", "attach"]
     url: BaseUrl | None = None
+    urls: Annotated[tuple[BaseUrl, ...], Field(min_length=2, max_length=MAX_REPLICAS)] | None = None
     api: Api
     model: Line
     vocabulary: Annotated[int, Field(ge=1000, le=10_000_000)]
@@ -317,6 +366,21 @@ class Endpoint(Model):
     tokenizer: Annotated[Line, AfterValidator(_relative_path)] | None = None
     model_files: Annotated[Line, AfterValidator(_relative_path)] | None = None
     restart: Annotated[tuple[Argument, ...], Field(min_length=1, max_length=100)] | None = None
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Where it is attached: one, or one of each replica; empty where it is launched."""
+        return self.urls or (() if self.url is None else (self.url,))
+
+    @property
+    def replicas(self) -> int:
+        """How many are asked apart; 1: one address is asked, whatever stands behind it."""
+        return max(1, len(self.addresses))
+
+    @property
+    def over_tls(self) -> bool:
+        """Whether any of it is."""
+        return any(url.startswith("https:") for url in self.addresses)
 
     @property
     def prompt_kind(self) -> Literal["ids", "text"]:
@@ -332,12 +396,22 @@ class Endpoint(Model):
 
     @model_validator(mode="after")
     def _url_when_attached(self) -> Endpoint:
-        if self.start == "attach" and self.url is None:
-            raise ValueError("start: attach needs url")
-        if self.url is not None and self.url.rstrip("/").endswith("/v1"):
+        if self.start == "attach" and not self.addresses:
+            raise ValueError("start: attach needs url, or urls of its replicas")
+        if self.url is not None and self.urls is not None:
+            raise ValueError("url is of one engine, urls are of its replicas: give one of them")
+        if any(url.rstrip("/").endswith("/v1") for url in self.addresses):
             raise ValueError("url is the base of the API, without /v1")
-        if self.start == "launch" and self.url is not None:
+        if self.start == "launch" and self.addresses:
             raise ValueError("start: launch chooses its own port; remove url")
+        return self
+
+    @model_validator(mode="after")
+    def _each_replica_once(self) -> Endpoint:
+        bases = [url.rstrip("/") for url in self.addresses]
+        for base in bases:
+            if bases.count(base) > 1:
+                raise ValueError(f"urls names {base} more than once")
         return self
 
     @model_validator(mode="after")
@@ -416,11 +490,13 @@ def _below_the_spec(text: str) -> str:
     return publishable(text)
 
 
-class Spec(Model):
+class Spec(GrowingModel):
     """What is asked for. `trace` names the file of `arrival: trace`, beside or below the spec.
 
     It is no identity: the workload's hash names the file's contents.
     """
+
+    younger = frozenset({"board_roles"})
 
     spec_schema: Literal[1]
     title: Line
@@ -433,6 +509,7 @@ class Spec(Model):
     trace: Annotated[str, Field(max_length=200), AfterValidator(_below_the_spec)] | None = None
     instruments: Annotated[tuple[Instrument, ...], Field(max_length=64)] = ()
     accuracy: AccuracyPlan = AccuracyPlan()
+    board_roles: BoardRoles | None = None
 
     @model_validator(mode="after")
     def _accuracy_within_the_plan(self) -> Spec:
@@ -468,6 +545,16 @@ class Spec(Model):
         return self
 
     @model_validator(mode="after")
+    def _replicas_are_those_of_the_setup(self) -> Spec:
+        asked, declared = self.endpoint.urls, self.setup.parallelism.replicas
+        if asked is not None and len(asked) != declared:
+            raise ValueError(
+                f"endpoint.urls names {len(asked)} replicas, and setup.parallelism.replicas is"
+                f" {declared}"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _source_of_power_is_known(self) -> Spec:
         sensor = self.setup.power.sensor
         if sensor in REMOTE_SENSORS and sensor not in {i.sensor for i in self.instruments}:
@@ -484,6 +571,18 @@ class Spec(Model):
         return self
 
     @model_validator(mode="after")
+    def _roles_of_boards_that_are_split(self) -> Spec:
+        if self.board_roles is None:
+            return self
+        if self.setup.parallelism.prefill_decode_split in {"none", NOT_RECORDED}:
+            raise ValueError(
+                "board_roles goes with setup.parallelism.prefill_decode_split, which declares none"
+            )
+        if self.setup.power.scope not in GPU_SCOPES:
+            raise ValueError("board_roles goes with setup.power.scope: gpu or module")
+        return self
+
+    @model_validator(mode="after")
     def _trace_where_it_is_played(self) -> Spec:
         if (self.setup.arrival == "trace") != (self.trace is not None):
             raise ValueError("setup.arrival: trace goes with trace: FILE, and with nothing else")
@@ -493,15 +592,20 @@ class Spec(Model):
     def configuration_id(self) -> str:
         return configuration_id(self.setup)
 
+    @property
+    def hosts(self) -> frozenset[str]:
+        """Names and addresses of the machines that are asked."""
+        urls = (*self.endpoint.addresses, *(each.url for each in self.instruments if each.url))
+        return frozenset(filter(None, map(host_of, urls)))
+
     def published(self) -> Spec:
         """Return what a run says of it: machines are not named, which nobody else has anyway."""
-        urls = [self.endpoint.url, *(instrument.url for instrument in self.instruments)]
-        hosts = frozenset(filter(None, (host_of(url) for url in urls if url is not None)))
-        told = Private(hosts=hosts)
-        restart = self.endpoint.restart
+        told = Private(hosts=self.hosts)
+        restart, urls = self.endpoint.restart, self.endpoint.urls
         endpoint = self.endpoint.model_copy(
             update={
                 "url": _without_host(self.endpoint.url),
+                "urls": None if urls is None else tuple(map(without_host, urls)),
                 "restart": None if restart is None else tuple(map(told.text, restart)),
             }
         )

@@ -25,6 +25,7 @@ from tokenwatt_site.evidence.under_load import UnderLoadLog
 from tokenwatt_site.goodput import Judgement, decide, judge
 from tokenwatt_site.journal import Entry
 from tokenwatt_site.model_shape.document import ModelDocument
+from tokenwatt_site.replicas import after_trial, at_launch, changed_replica
 from tokenwatt_site.run import SIMULATED_ENGINE, SelfTest
 from tokenwatt_site.spec import Objective, Spec
 from tokenwatt_site.trace import Trace
@@ -79,7 +80,9 @@ class Trial:
     thread that sent, in 1e-6 of the time that the trial took, `clock_step_ns` by how much the wall
     clock was set in that time, and `self_test` what the client held before. Where several processes
     sent, `client_cpu_ppm` is of the busiest, `offset_bounds_ns` of each how far its clock may have
-    been off, and `lost` names one that ended in the trial; else they are empty and None.
+    been off, and `lost` names one that ended in the trial; else they are empty and None. `changed`
+    names a replica that was not there any more after it, or was another; then the engine is not
+    alive.
     """
 
     repeat: int
@@ -100,6 +103,7 @@ class Trial:
     records: tuple[RequestRecord, ...]
     offset_bounds_ns: tuple[int, ...] = ()
     lost: str | None = None
+    changed: str | None = None
     _judged: dict[tuple[Objective, ...], tuple[Judgement, ...]] = field(
         init=False, repr=False, compare=False, default_factory=dict
     )
@@ -115,16 +119,18 @@ class Trial:
         *,
         band: Band,
         abandoned: bool = False,
+        replicas: int = 1,
     ) -> Trial:
-        """Join the entries of a trial with its requests."""
+        """Join the entries of a trial with its requests; `replicas` are asked apart."""
         rate_urps = _integer(start, "rate_urps", least=1)
+        changed = changed_replica(at_launch(launch, replicas), after_trial(end, replicas))
         return cls(
             repeat=_integer(start, "repeat"),
             number=_integer(start, "trial"),
             rate_urps=rate_urps,
             started=start.at,
             epoch_ns=_integer(end, "epoch_ns"),
-            engine_alive=end.data.get("engine_alive") is True,
+            engine_alive=end.data.get("engine_alive") is True and changed is None,
             abandoned=abandoned,
             chat_overhead=_integer(launch, "chat_overhead"),
             stamps="kernel" if end.data.get("stamps") == "kernel" else "user space",
@@ -137,6 +143,7 @@ class Trial:
             records=records,
             offset_bounds_ns=_offset_bounds(end),
             lost=_lost(end),
+            changed=changed,
         )
 
     @property
@@ -312,6 +319,7 @@ def read_trials(spec: Spec, evidence: Evidence) -> tuple[Trial, ...]:
             tuple(grouped.pop((repeat, number), ())),
             band=band,
             abandoned=line.seq < own[0].seq,
+            replicas=spec.endpoint.replicas,
         )
         _check_plan(trial)
         _check_decided(spec, trial)

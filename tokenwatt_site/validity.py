@@ -15,6 +15,7 @@ from typing import Literal, TypeAlias
 
 from tokenwatt_site.evidence.records import RequestRecord, Status
 from tokenwatt_site.goodput import bracket, decide, quantile
+from tokenwatt_site.replicas import replica_of
 from tokenwatt_site.run import SelfTest, Verdict
 from tokenwatt_site.spec import MIN_WINDOW_S, Spec
 from tokenwatt_site.trials import Trial
@@ -161,7 +162,7 @@ def fault(spec: Spec, trial: Trial) -> Fault | None:
     if trial.abandoned:
         return Fault(("measurement",), "broken off; the repeat was done again from its start")
     if not trial.engine_alive:
-        return Fault(("engine",), "it died")
+        return Fault(("engine",), trial.changed or "it died")
     return (
         _worker_fault(trial)
         or _overload(trial)
@@ -205,7 +206,7 @@ def _send_fault(spec: Spec, trial: Trial) -> Fault | None:
     records, limit = trial.records, Tolerances.of(spec).lag_ns
     unsent = [r for r in records if r.sent_ns is None and r.status is not Status.CENSORED]
     if len(records) - len(unsent) < MIN_SENT_SHARE * len(records):
-        return _unsent(trial, unsent)
+        return _unsent(spec, trial, unsent)
     start, end = trial.window_ns
     # In a short window 1% is less than what any request may be late.
     latest = max(math.floor(MAX_LAST_SEND_SHARE * (end - start)), limit)
@@ -214,9 +215,11 @@ def _send_fault(spec: Spec, trial: Trial) -> Fault | None:
     )
 
 
-def _unsent(trial: Trial, unsent: Sequence[RequestRecord]) -> Fault:
+def _unsent(spec: Spec, trial: Trial, unsent: Sequence[RequestRecord]) -> Fault:
     """Say why requests were never sent. Of an answer that never came, this says nothing."""
     told = f"{len(unsent)} of {len(trial.records)} requests could not be sent"
+    if alone := _of_one_replica(spec, unsent):
+        told = f"{told}, {alone}"
     # Want of descriptors, ports or memory: `records.Status` has nothing else under NOT_SENT.
     own = sum(r.status is Status.NOT_SENT for r in unsent)
     if own == len(unsent):
@@ -228,6 +231,13 @@ def _unsent(trial: Trial, unsent: Sequence[RequestRecord]) -> Fault:
             transient=True,
         )
     return Fault(("network", "engine"), f"{told}: they got no connection", transient=True)
+
+
+def _of_one_replica(spec: Spec, records: Sequence[RequestRecord]) -> str | None:
+    """Say of which replica all these requests were; None: of several, or one engine is asked."""
+    count = spec.endpoint.replicas
+    places = {replica_of(record.row, count) for record in records}
+    return f"all of replica {places.pop() + 1} of {count}" if count > 1 == len(places) else None
 
 
 def _late(
@@ -254,7 +264,7 @@ def _late(
 
 def _doubt(spec: Spec, trial: Trial) -> str | None:
     """Say why a connection that took long may have been ready before the client saw it, if so."""
-    if (spec.endpoint.url or "").startswith("https:"):
+    if spec.endpoint.over_tls:
         return "a TLS handshake takes its processor too"
     if trial.client_cpu_ppm > BUSY_PPM:
         return f"it used {trial.client_cpu_ppm / 1e4:.0f}% of its processor"
@@ -416,6 +426,9 @@ def verdict(spec: Spec, trial: Trial) -> tuple[Verdict, str | None]:
     if not failed:
         return "PASS", None
     failed += [f"{n} {name.replace('_', ' ')}" for name, n in trial.failures.items()]
+    ended_badly = [r for r in trial.records if r.status not in {Status.OK, Status.CENSORED}]
+    if alone := _of_one_replica(spec, ended_badly):
+        failed.append(alone)
     return "FAIL", "; ".join(failed)
 
 

@@ -17,6 +17,7 @@ from playwright.sync_api import Browser, Page
 
 from tests.browser.checker import VERIFY, checked, failed_at, open_checker
 from tests.browser.conftest import LONG
+from tests.claims.test_derive import evidence_of
 from tests.conftest import ROOT
 from tests.pages.conftest import FaultyEngine, a_power_log, board_spec
 from tests.support.runs import (
@@ -28,6 +29,7 @@ from tests.support.runs import (
     gpu_spec,
     keyring_of,
     played_power,
+    replica_spec,
     small_spec,
     spec_in_mode,
     write_signed,
@@ -319,6 +321,48 @@ def test_client_processes_that_the_run_does_not_tell_of_fail_here_too(
     found = failed_at(checked(page, path))
     assert found is not None
     assert found[0] == failing_check(path) == 7
+
+
+def test_what_each_replica_did_is_made_again_and_held_against_the_claims(
+    page: Page, tmp_path: Path
+) -> None:
+    spec = replica_spec(2, protocol__scored=300)
+    report = checked(page, RunBuilder(spec=spec).write(tmp_path / "true"))
+    claims = derive(spec, evidence_of(RunBuilder(spec=spec))).to_json()
+    assert failed_at(report) is None
+    assert report["made"]["replicas"] == claims["replicas"]
+    assert claims["replicas"][0]["ttft_p99_ms"] is not None
+    lie = put("claims", "replicas", 1, "failed", value=3)
+    found = failed_at(checked(page, RunBuilder(spec=spec, edit_document=lie).write(tmp_path / "x")))
+    assert found is not None
+    assert (found[0], "claims.replicas.1.failed" in found[1]) == (10, True)
+
+
+@pytest.mark.parametrize(
+    ("change", "changed"), [({"started": None}, False), ({"started": "x"}, True), (None, True)]
+)
+def test_a_trial_after_which_a_replica_is_another_is_invalid_here_too(
+    page: Page, tmp_path: Path, change: dict[str, Any] | None, changed: bool
+) -> None:
+    builder = RunBuilder(spec=replica_spec(2))
+    (told,) = (d["replicas"] for e, d in builder.journal_plan() if e == "launch")
+    after = [told[0], None if change is None else told[1] | change]
+    path = replace(builder, edit_journal=altered("trial_end", 1, replicas=after)).write(tmp_path)
+    report = checked(page, path)
+    assert (failed_at(report) is not None) is changed
+    if changed:
+        assert report["checks"][-1]["number"] == failing_check(path) == 10
+
+
+@pytest.mark.parametrize("event", ["launch", "trial_end"])
+def test_a_line_that_does_not_tell_of_every_replica_fails_here_too(
+    page: Page, tmp_path: Path, event: str
+) -> None:
+    edit = altered(event, replicas=[None, {}])
+    path = RunBuilder(spec=replica_spec(2), edit_journal=edit).write(tmp_path)
+    found = failed_at(checked(page, path))
+    assert found is not None
+    assert found[0] == failing_check(path)
 
 
 def test_b19_a_trial_that_begins_before_the_one_before_ended_fails(

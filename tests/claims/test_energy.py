@@ -15,6 +15,7 @@ from tests.support.runs import (
     host_power,
     played_power,
     processor_power,
+    split_spec,
 )
 from tokenwatt_site.claims.derive import derive
 from tokenwatt_site.claims.energy import ENERGY_KEY, ENERGY_KEYS
@@ -346,3 +347,42 @@ def test_power_that_rises_over_a_long_window_is_told() -> None:
     (level, text), *_ = texts(claims)
     assert level == "warn"
     assert text.startswith("repeat 1: power was not steady: it changed by +")
+
+
+def test_the_joules_of_both_roles_of_a_split_add_up_to_those_of_the_run() -> None:
+    builder = replace(builder_of(repeats=2), spec=split_spec(protocol__repeats=2))
+    played = played_power(builder)
+    # The second board draws twice as much.
+    uneven = changed(
+        played,
+        lambda s: replace(
+            s,
+            power_mw=(s.power_mw or 0) * (1 + s.board) // 2,
+            energy_mj=(s.energy_mj or 0) * (1 + s.board) // 2,
+        ),
+    )
+    claims = claims_of(builder, uneven)
+    roles = claims.roles or ()
+    assert [(r.repeat, r.role, r.boards) for r in roles] == [
+        (1, "prefill", 1),
+        (1, "decode", 1),
+        (2, "prefill", 1),
+        (2, "decode", 1),
+    ]
+    assert [r.percent for r in roles[:2]] == pytest.approx([100 / 3, 200 / 3], rel=1e-4)
+    for repeat, whole in enumerate(claims.metric("joules_per_token").repeats, 1):
+        own = [r.joules_per_token or 0.0 for r in roles if r.repeat == repeat]
+        assert sum(own) == pytest.approx(whole)
+    assert [board.role for board in claims.boards] == ["prefill", "decode"] * 2
+    assert claims_of(builder_of()).roles is None
+
+
+def test_a_role_of_which_one_board_was_not_read_has_no_joules() -> None:
+    builder = replace(builder_of(), spec=split_spec())
+    gone = changed(
+        played_power(builder),
+        lambda s: replace(s, power_mw=None, energy_mj=None) if s.board else s,
+    )
+    prefill, decode = claims_of(builder, gone).roles or ()
+    assert prefill.energy_j is not None
+    assert (prefill.percent, decode.energy_j, decode.joules_per_token) == (None, None, None)

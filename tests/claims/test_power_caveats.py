@@ -186,3 +186,19 @@ def test_b12_a_host_that_does_not_tell_its_averaging_time_is_a_caveat_also_besid
         log({}, sensor="redfish", scope="host"),  # a counter needs no averaging
     ):
         assert host_caveats(Evidence((), (), fine)) == ()
+
+
+def test_gaps_and_the_time_of_asking_are_told_by_node_where_there_are_several() -> None:
+    read = log({"node": 1}, {"node": 2})
+    kept = tuple(s for s in read.samples if s.board == 0 or s.at_ns // S not in {4, 5})
+    found = said(replace(read, samples=kept))
+    assert found["Power between readings"].endswith("It was 1.0 s on node 1, 3.0 s on node 2.")
+    assert "on node" not in said(log({}, samples=log({}).samples[::2]))["Power between readings"]
+    told = [[10_000_000, 20_000_000], [5_000_000, 300_000_000], "x", None]
+    ends = [
+        Entry(seq=n, at="now", event="repeat_end", prev=GENESIS, data={"read_within_ns": within})
+        for n, within in enumerate(told)
+    ]
+    caveats = power_caveats(SPEC, Evidence(tuple(ends), (), read), (energy_of(read),))
+    (why,) = (c.why for c in caveats if c.what == "The moment of a reading on another node")
+    assert why.endswith("at most 0.010 s of node 1, 0.300 s of node 2.")

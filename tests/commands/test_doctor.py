@@ -23,6 +23,7 @@ from tests.support.runs import (
     answers_of,
     as_written,
     gated_spec,
+    replica_spec,
     small_spec,
     spec_in_mode,
 )
@@ -214,6 +215,24 @@ def test_what_differs_from_the_spec_fails_field_by_field(here: Path) -> None:
     (context,) = about(checks, "engine's context")
     assert context.level == "fail"
     assert context.found.startswith("90 tokens, and the longest prompt and answer have")
+
+
+def test_every_replica_of_a_spec_is_asked_and_those_that_differ_are_named(here: Path) -> None:
+    newer = {**TOY, "/version": as_json({"version": "1.1"})}
+    with serving(StubEngine(get=TOY)) as first, serving(StubEngine(get=newer)) as second:
+        spec = replica_spec(
+            2,
+            endpoint__urls=[first, second],
+            setup__engine__name="vLLM",
+            setup__engine__build="not recorded",
+        )
+        (here / "a.spec.yaml").write_text(as_written(spec), "utf-8")
+        checks = looked(spec=here / "a.spec.yaml")
+
+    assert [check.found.split(" at ")[1] for check in about(checks, "engine")] == [first, second]
+    (differ,) = about(checks, "read back")
+    assert differ.level == "fail"
+    assert "found 1.0 (replica 1); 1.1 (replica 2)" in differ.found
 
 
 def test_a_command_that_is_not_there_fails(here: Path) -> None:

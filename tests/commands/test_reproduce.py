@@ -231,7 +231,7 @@ def test_another_setup_by_its_read_back_is_not_comparable_and_every_field_is_lis
     monkeypatch,
 ):
     facts = EngineFacts("toy", "2.0", "other", ("toy-135m",), 4096, 32000, None)
-    monkeypatch.setattr(session, "read_back", lambda *_: facts)
+    monkeypatch.setattr(session, "read_back_all", lambda *_: (facts,))
     original = published(here / "theirs")
     done = call("reproduce", original, "--yes", *HOST)
     assert done.exit_code == 12

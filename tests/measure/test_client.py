@@ -109,6 +109,26 @@ def read_request(accepted: socket.socket) -> bytes:
     return rest
 
 
+# Replicas.
+
+
+def test_each_row_goes_to_its_replica_and_one_that_is_dead_loses_its_own_alone() -> None:
+    with SimulatedServer(QUICK) as first, SimulatedServer(QUICK) as third:
+        with socket.create_server(("127.0.0.1", 0)) as closed:
+            dead = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        offered = offer(
+            planned([0, 1, 2, 3, 4, 5, 6]),
+            Target.from_urls([first.url, dead, third.url], "completions"),
+            repeat=1,
+            trial=1,
+            request_timeout_ns=5_000 * MS,
+            watch=never,
+        )
+    assert [r.row for r in offered.records if r.status is Status.OK] == [0, 2, 3, 5, 6]
+    assert {r.status for r in offered.records if r.row % 3 == 1} == {Status.DISCONNECTED}
+    assert (len(first.log), len(third.log)) == (3, 2)
+
+
 # What is seen is what happened.
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.measure.power.test_dcgm import scrape
 from tests.measure.stub_engine import StubEngine, serving
 from tests.support.clock import VirtualClock
 from tests.support.runs import small_spec
@@ -18,6 +19,7 @@ from tokenwatt_site.measure import instruments as module
 from tokenwatt_site.measure.counters import Counters
 from tokenwatt_site.measure.instruments import EngineSource, Instruments, engine_source
 from tokenwatt_site.measure.power import OpenedMeters, ScriptedDramMeter, ScriptedMeter
+from tokenwatt_site.measure.power.dcgm import DcgmMeter, ExporterUnavailable
 from tokenwatt_site.spec import Spec
 
 S = 1_000_000_000
@@ -82,6 +84,57 @@ def test_b2_nodes_are_one_log_in_which_a_board_told_of_twice_counts_once() -> No
     assert decode_power(encode_power(log), source="power") == log
     assert one.closed
     assert two.closed
+
+
+def test_boards_of_several_nodes_say_on_which_they_are() -> None:
+    clock = VirtualClock()
+    instruments = Instruments(spec(), opened(meter("GPU-a"), meter("GPU-b")), None, clock)
+    with instruments.running(never):
+        clock.pause(2)
+    log = instruments.recorded().power
+    assert log is not None
+    assert [board.node for board in log.boards] == [1, 2]
+    assert decode_power(encode_power(log), source="power") == log
+    assert instruments.read_within_ns == [0, 0]  # no time passes while they are asked
+
+
+def test_two_exporters_are_one_log_and_the_one_that_stops_leaves_no_sum() -> None:
+    clock = VirtualClock()
+
+    def node(*uuids: str, until_s: float) -> DcgmMeter:
+        def get(_: str) -> bytes:
+            if clock.now_ns() > until_s * S:
+                raise ExporterUnavailable("the exporter does not answer")
+            counted_mj = 300 * clock.now_ns() // 1_000_000
+            return scrape(*((uuid, 300.0, counted_mj) for uuid in uuids)).encode()
+
+        return DcgmMeter("http://node/metrics", get=get)
+
+    # Both tell of GPU-b, which counts once.
+    meters = (node("GPU-a", "GPU-b", until_s=99), node("GPU-b", "GPU-c", until_s=4.5))
+    instruments = Instruments(spec(), OpenedMeters(meters, None, (), ()), None, clock)
+    with instruments.running(never):
+        clock.pause(9)
+    log = instruments.recorded().power
+    assert log is not None
+    assert [(board.uuid, board.node) for board in log.boards] == [
+        ("GPU-a", 1),
+        ("GPU-b", 1),
+        ("GPU-c", 2),
+    ]
+    whole = window_energy(log, 2 * S, 4 * S, max_gap_ns=3 * S)
+    assert whole.energy_mj == pytest.approx(3 * 2 * 300_000)
+    part = window_energy(log, 2 * S, 8 * S, max_gap_ns=3 * S)
+    assert part.energy_mj is None
+    assert [board.energy_mj for board in part.by_board[:2]] == pytest.approx([1_800_000] * 2)
+    assert part.findings[0].text.startswith("board 2 (NVIDIA H200)")
+
+
+def test_one_node_is_none_of_several() -> None:
+    instruments = Instruments(spec(), opened(meter("GPU-a")), None, VirtualClock())
+    assert [board.node for board in instruments.boards] == [None]
+    assert instruments.read_within_ns == []
+    instruments.close()
 
 
 def test_what_stands_beside_is_a_log_of_its_own_by_its_place_in_the_spec() -> None:

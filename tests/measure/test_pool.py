@@ -6,6 +6,7 @@ import socket
 import struct
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
@@ -40,6 +41,22 @@ def test_connections_are_ready_before_the_first_request(pool: Pool) -> None:
     assert (first.kept, first.connecting) == (True, False)
     assert pool.take() is None
     assert pool.opened == 2
+
+
+def test_each_replica_has_connections_of_its_own(listener: socket.socket) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        ports = [each.getsockname()[1] for each in (listener, other)]
+        first, second = (Target("127.0.0.1", port, "/") for port in ports)
+        with closing(Pool(replace(first, others=(second,)))) as pool:
+            pool.preconnect(9)
+            assert pool.opened == 4
+            taken = [pool.take(0), pool.take(0), pool.take(0), pool.take(1)]
+            assert [None if one is None else one.replica for one in taken] == [0, 0, None, 1]
+            pool.replace_taken(0)
+            assert pool.opened == 5
+            assert taken[3] is not None
+            pool.keep(taken[3])
+            assert pool.take(1) is taken[3]
 
 
 def test_no_more_are_opened_ahead_than_there_are_requests(pool: Pool) -> None:

@@ -19,7 +19,7 @@ from tests.measure.stub_engine import (
     serving,
     trickling,
 )
-from tests.support.runs import small_spec, small_spec_dict
+from tests.support.runs import small_spec, small_spec_dict, split_spec
 from tokenwatt_site.errors import EngineError, EnvironmentProblem, ReadBackError
 from tokenwatt_site.evidence.power import Board
 from tokenwatt_site.journal import Entry
@@ -27,15 +27,18 @@ from tokenwatt_site.measure.endpoint import EngineFacts
 from tokenwatt_site.measure.power import ScriptedMeter
 from tokenwatt_site.measure.preflight import (
     Preflight,
+    as_one,
     compare,
     preflight,
     require_descriptors,
+    require_new_launch,
     require_restart,
 )
 from tokenwatt_site.spec import HIGHEST_URPS, Spec, parse_spec
 from tokenwatt_site.windows import Band
 
 FACTS = EngineFacts("llama.cpp", "b1", "c0ffee", ("toy", "other"), 4096, None, None)
+TOY = EngineFacts("toy", "1.0", "test", ("toy-135m",), 4096, None, None)
 H200 = Board(uuid="GPU-1", name="NVIDIA H200", limit_mw=700_000)
 
 
@@ -598,3 +601,41 @@ def test_an_attached_engine_is_restarted_unless_it_was_since_its_trials(
         require_restart(spec, lines, 1, Path("work"))
     require_restart(spec, lines, 2, Path("work"))
     require_restart(small_spec(protocol__repeats=2), lines, 1, Path("work"))
+
+
+def test_every_board_of_a_split_has_a_role_and_every_name_a_board() -> None:
+    split = split_spec(setup__driver="not recorded")
+
+    def compared(*uuids: str) -> None:
+        boards = [Board(uuid=uuid, name="Toy GPU", limit_mw=400_000) for uuid in uuids]
+        compare(split, TOY, [ScriptedMeter(boards, [])])
+
+    compared("GPU-0", "GPU-1")
+    with pytest.raises(ReadBackError) as caught:
+        compared("GPU-0", "GPU-2")
+    assert [(p.field, p.what, p.found) for p in caught.value.problems] == [
+        ("board_roles", "leaves out boards", "GPU-2"),
+        ("board_roles", "names boards that are not read", "gpu-1"),
+    ]
+
+
+PROBED = Preflight(False, 4, 0, longest_asked=True)
+
+
+def test_the_probes_of_all_replicas_are_one_preflight() -> None:
+    other = replace(PROBED, accepts_unknown_model=True, repeat_cached_tokens=None)
+    assert as_one([PROBED]) == PROBED
+    assert as_one([PROBED, other]) == Preflight(True, 4, None, longest_asked=True)
+    with pytest.raises(EngineError, match="4, 5 tokens that each adds"):
+        as_one([PROBED, replace(PROBED, chat_overhead_tokens=5)])
+
+
+def test_a_replica_that_still_runs_since_another_repeat_is_named() -> None:
+    told = {"engine": None, "version": None, "build": None, "models": ["m"]}
+    replicas = [told | {"started": start} for start in ("a", "b")]
+    data = {"repeat": 1, "engine_started": "a, b", "replicas": replicas}
+    lines = [Entry(seq=1, at="now", event="launch", prev="0" * 64, data=data)]
+    require_new_launch(lines, 2, ["c", "d"])
+    require_new_launch(lines, 1, ["a", "b"])
+    with pytest.raises(EnvironmentProblem, match="replica 2 of 2 still runs since repeat 1"):
+        require_new_launch(lines, 2, ["b", "b"])

@@ -91,7 +91,9 @@ def restarted(
     started: str | None = None,
     timeout_s: float = 60,
 ) -> str | None:
-    return restart(argv, url, started=started, log=folder / "restart.log", timeout_s=timeout_s)
+    log = folder / "restart.log"
+    [told] = restart(argv, [url], starts=[started], log=log, timeout_s=timeout_s)
+    return told
 
 
 def test_the_engine_is_another_process_after_the_command_and_tells_when_it_started(
@@ -130,6 +132,23 @@ def test_one_that_still_is_the_process_of_before_is_no_new_launch(tmp_path: Path
 
     assert caught.value.problems[0].field == "endpoint.restart"
     assert "\n  | nothing to do" in str(caught.value)
+
+
+def test_of_replicas_each_has_to_be_another_process(tmp_path: Path) -> None:
+    get = {"/v1/models": as_json({"data": [{"id": "m"}]})}
+    tells = {**get, "/metrics": (200, {}, b"process_start_time_seconds 1700000000\n")}
+    start = "2023-11-14T22:13:20.000000Z"
+    command = (sys.executable, "-c", "pass")
+
+    with serving(StubEngine(get=get)) as first, serving(StubEngine(get=tells)) as second:
+
+        def again(*starts: str | None, timeout_s: float) -> tuple[str | None, ...]:
+            log = tmp_path / "restart.log"
+            return restart(command, [first, second], starts=starts, log=log, timeout_s=timeout_s)
+
+        assert again(None, "before", timeout_s=60) == (None, start)
+        with pytest.raises(EngineError, match="it is the process that started 2023-11-14"):
+            again(None, start, timeout_s=0.5)
 
 
 def test_an_engine_that_never_answers_is_said_with_what_the_command_printed(

@@ -221,3 +221,16 @@ def test_a_real_clock_is_waited_by_and_woken() -> None:
     assert sampler.join(10)
     assert len(source.samples) == 2 * 4
     assert meter.closed
+
+
+def test_a_source_knows_how_long_asking_took_at_most() -> None:
+    now = [0]
+
+    def slow(at_ns: int) -> list[tuple[int | None, int | None]]:
+        now[0] += S // 4 if at_ns else S // 10
+        return by_time(at_ns)
+
+    source = PowerSource(ScriptedMeter(BOARDS, slow))
+    for _ in range(2):
+        source.read(lambda: now[0])
+    assert source.longest_ns == S // 4

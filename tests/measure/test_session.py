@@ -52,10 +52,12 @@ ATTACH = {"endpoint__start": "attach", "endpoint__url": "http://127.0.0.1:9"}
 
 class FakeEngine:
     url = "http://127.0.0.1:9"
+    urls = (url,)
 
     def __init__(self, lab):
         self.lab = lab
         self.started = f"2026-01-01T00:00:{lab.launches:02}Z"
+        self.starts = (self.started,)
 
     def alive(self):
         return not self.lab.dead
@@ -194,7 +196,7 @@ def lab(monkeypatch):
     monkeypatch.setattr(session, "attach", lab.engine)
     monkeypatch.setattr(searching, "run_trial", lab.run_trial)
     monkeypatch.setattr(session, "compare_alone", lab.compare_alone)
-    monkeypatch.setattr(session, "read_back", lambda *_: facts)
+    monkeypatch.setattr(session, "read_back_all", lambda *_: (facts,))
     monkeypatch.setattr(session, "preflight", lambda *_, **__: Preflight(False, 0, 0, True))
     monkeypatch.setattr(begun, "open_meters", lab.open_meters)
     monkeypatch.setattr(begun, "engine_source", lambda *_: lab.counters())
@@ -628,13 +630,13 @@ def test_a_repeat_that_a_budget_cannot_hold_is_not_launched(lab, tmp_path):
 def test_an_attached_engine_is_restarted_by_the_command_of_its_spec(lab, tmp_path, monkeypatch):
     told = []
 
-    def restart(argv, url, *, started, **_options):
-        told.append((argv, url, started))
+    def restart(argv, urls, *, starts, **_options):
+        told.append((argv, urls, starts))
 
     monkeypatch.setattr(session, "restart", restart)
     spec = small_spec(protocol__repeats=2, endpoint__restart=["./restart", "now"], **ATTACH)
     measured = run(lab, spec, tmp_path / "work")
-    assert told == [(("./restart", "now"), ATTACH["endpoint__url"], "2026-01-01T00:00:01Z")]
+    assert told == [(("./restart", "now"), (ATTACH["endpoint__url"],), ("2026-01-01T00:00:01Z",))]
     assert len(derive(spec, measured.evidence).repeats) == 2
 
 

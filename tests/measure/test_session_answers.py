@@ -221,7 +221,7 @@ def test_an_engine_launched_again_is_held_against_the_spec_before_it_is_asked(
     with pytest.raises(Interrupted):
         run(desk, summing(TASK), tmp_path / "work")
     other = EngineFacts("toy", "1.0", "test", ("another-model",), 4096, 32000, None)
-    monkeypatch.setattr(session, "read_back", lambda *_: other)
+    monkeypatch.setattr(session, "read_back_all", lambda *_: (other,))
     with pytest.raises(ReadBackError, match="another-model"):
         run(desk, summing(TASK), tmp_path / "work")
     assert desk.asked == [0, 1, 2]

@@ -3,7 +3,7 @@ from __future__ import annotations
 from tests.pages.conftest import told
 from tokenwatt_site.configuration import Configuration
 from tokenwatt_site.pages import boards
-from tokenwatt_site.run import BoardClaim
+from tokenwatt_site.run import BoardClaim, RoleClaim
 
 BARE = BoardClaim(
     repeat=1,
@@ -52,3 +52,26 @@ def test_clocks_that_nothing_held_back_are_not_untold() -> None:
 
 def test_without_boards_there_is_no_table(demo: Configuration) -> None:
     assert boards.table(demo.claims) is None
+
+
+def test_nodes_and_roles_are_columns_where_there_are_any(demo: Configuration) -> None:
+    placed = BARE.model_copy(update={"node": 2, "role": "decode"})
+    table = boards.table(told(demo, boards=(placed,)).claims)
+    assert table is not None
+    assert (table[0][:4], table[1][0][:4]) == (
+        ("Board", "Node", "Role", "Repeat"),
+        ("GPU-0", "2", "decode", "1"),
+    )
+    role = RoleClaim(
+        repeat=1,
+        role="decode",
+        boards=2,
+        energy_j=1200.4,
+        mean_power_w=None,
+        percent=61.23,
+        joules_per_token=0.8123,
+    )
+    made = boards.roles(told(demo, roles=(role,)).claims)
+    assert made is not None
+    assert made[1] == (("decode", "1", "2", "1,200", "61.2", "not told", "0.812"),)
+    assert boards.roles(demo.claims) is None

@@ -47,6 +47,7 @@ from tokenwatt_site.journal import GENESIS, Entry, Event, Journal
 from tokenwatt_site.lengths import Conversation
 from tokenwatt_site.model_shape.document import ModelDocument, encode_model
 from tokenwatt_site.prompts import COMMON_WORDS, SEED_RULE, Ids, Prompts, Words, common_words
+from tokenwatt_site.replicas import Replica
 from tokenwatt_site.run import SIMULATED_ENGINE, Conditions, Run, SelfTest, signed_bytes
 from tokenwatt_site.spec import Objective, Spec, parse_spec
 from tokenwatt_site.trace import Trace, TraceLine, encode, parse
@@ -154,6 +155,13 @@ def small_spec_dict(**changes: Any) -> dict[str, Any]:
 def small_spec(**changes: Any) -> Spec:
     """Return `small_spec_dict` as a `Spec`."""
     return parse_spec(small_spec_dict(**changes), source="small_spec")
+
+
+def replica_spec(count: int, **changes: Any) -> Spec:
+    """Return a small spec of so many replicas that are asked apart, by ports from 9001 on."""
+    urls = [f"http://127.0.0.1:{9001 + place}" for place in range(count)]
+    own = {"endpoint__start": "attach", "endpoint__urls": urls}
+    return small_spec(**{**own, "setup__parallelism__replicas": count, **changes})
 
 
 def as_written(spec: Spec) -> str:
@@ -583,6 +591,7 @@ class RunBuilder:
                     "stamps": "kernel",
                     "client_cpu_ppm": 123_456,
                     "clock_step_ns": 0,
+                    **self._replicas(repeat),
                 }
                 plan.append(("trial_start", {**number, **start}))
                 plan.append(("trial_end", {**number, **end}))
@@ -657,6 +666,25 @@ class RunBuilder:
             "repeat_cached_tokens": 0,
             "longest_asked": True,
             "self_test": self.self_test.to_json(),
+            **self._replicas(repeat),
+        }
+
+    def _replicas(self, repeat: int) -> dict[str, Any]:
+        """Tell of the replicas that the spec asks apart: all as it declares, and alike."""
+        if (count := self.spec.endpoint.replicas) == 1:
+            return {}
+        engine, model = self.spec.setup.engine, self.spec.endpoint.model
+        return {
+            "replicas": [
+                Replica(
+                    engine=engine.name,
+                    version=engine.version,
+                    build=engine.build,
+                    models=(model,),
+                    started=f"2026-01-{self.day:02}T00:00:{place:02}.{repeat:06}Z",
+                ).to_json()
+                for place in range(count)
+            ]
         }
 
     def _prompts(self) -> Prompts:
@@ -861,6 +889,13 @@ def gpu_spec(**changes: Any) -> Spec:
     }
     power = {"sensor": "nvml", "scope": "gpu", "rate_hz": 1.0}
     return small_spec(**{"setup__accelerator": board, "setup__power": power, **changes})
+
+
+def split_spec(**changes: Any) -> Spec:
+    """Return `gpu_spec` with one board that takes prompts, and one that makes tokens."""
+    roles = {"prefill": ["GPU-0"], "decode": ["gpu-1"]}
+    split = {"board_roles": roles, "setup__parallelism__prefill_decode_split": "1P1D"}
+    return gpu_spec(**{**split, **changes})
 
 
 def a_trace(rows: int = 400, *, every_ns: int = 500_000_000, bursts: int = 4) -> Trace:

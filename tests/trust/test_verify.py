@@ -33,8 +33,10 @@ from tests.support.runs import (
     played_counters,
     played_power,
     processor_power,
+    replica_spec,
     revoked_key,
     small_spec,
+    split_spec,
     steady_power,
     write_signed,
 )
@@ -821,6 +823,61 @@ LIES_ABOUT_CONDITIONS: dict[str, tuple[RunBuilder, str]] = {
         "conditions.read_back",
     ),
 }
+
+
+def test_roles_that_are_not_of_the_boards_that_were_read_are_refused(tmp_path: Path) -> None:
+    sound = RunBuilder(spec=split_spec(), idle_s=12)
+    path = replace(sound, power=played_power(sound)).write(tmp_path / "sound")
+    assert [role.role for role in check(path).run.claims.roles or ()] == ["prefill", "decode"]
+    roles = {"prefill": ["GPU-0"], "decode": ["GPU-7"]}
+    builder = RunBuilder(spec=split_spec(board_roles=roles), idle_s=12)
+    builder = replace(builder, power=played_power(builder))
+    refused(builder.write(tmp_path / "other"), 9, "spec.board_roles")
+
+
+REPLICA = {"engine": "toy", "version": "1.0", "build": "test", "models": ["toy-135m"]}
+LIES_ABOUT_REPLICAS: dict[str, tuple[int, Callable[[JournalPlan], JournalPlan], str]] = {
+    "replicas of one engine": (1, altered("trial_end", 1, replicas=[]), "journal line 5.replicas"),
+    "a replica less": (
+        2,
+        altered("launch", replicas=[REPLICA | {"started": None}]),
+        "journal line 1.replicas",
+    ),
+    "a replica that does not tell its start": (
+        2,
+        altered("launch", replicas=[REPLICA, REPLICA]),
+        "journal line 1.replicas",
+    ),
+    "a replica of another version": (
+        2,
+        altered(
+            "launch",
+            replicas=[REPLICA | {"started": None, "version": told} for told in ("1.0", "1.1")],
+        ),
+        "journal line 1.replicas.1 (setup.engine.version)",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("count", "edit", "field"), LIES_ABOUT_REPLICAS.values(), ids=LIES_ABOUT_REPLICAS
+)
+def test_replicas_that_are_not_those_of_the_spec_are_refused(
+    tmp_path: Path, count: int, edit: Callable[[JournalPlan], JournalPlan], field: str
+) -> None:
+    spec = small_spec() if count == 1 else replica_spec(count)
+    refused(RunBuilder(spec=spec, edit_journal=edit).write(tmp_path), 7, field)
+
+
+def test_a_repeat_on_a_replica_that_was_not_started_again_is_refused(tmp_path: Path) -> None:
+    spec = replica_spec(2, protocol__repeats=2)
+
+    def keep_second(plan: JournalPlan) -> JournalPlan:
+        first, second = (data["replicas"] for event, data in plan if event == "launch")
+        return altered("launch", 1, replicas=[second[0], first[1]])(plan)
+
+    path = RunBuilder(spec=spec, edit_journal=keep_second).write(tmp_path)
+    refused(path, 7, "engine_started")
 
 
 @pytest.mark.parametrize(

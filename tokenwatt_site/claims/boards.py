@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import get_args
 
 from tokenwatt_site.energy.window import WindowEnergy
 from tokenwatt_site.evidence.power import PowerLog, PowerSample
-from tokenwatt_site.run import BoardClaim
+from tokenwatt_site.run import BoardClaim, RoleClaim
+from tokenwatt_site.spec import BoardRole, BoardRoles
 
 HELD_BACK = (
     (0x004, "power limit"),
@@ -28,7 +30,13 @@ Bit 1, idle, is none of them: a board without work needs no clocks.
 
 
 def board_claims(
-    log: PowerLog, repeat: int, energy: WindowEnergy, start_ns: int, end_ns: int
+    log: PowerLog,
+    repeat: int,
+    energy: WindowEnergy,
+    start_ns: int,
+    end_ns: int,
+    *,
+    roles: BoardRoles | None = None,
 ) -> tuple[BoardClaim, ...]:
     """Return one claim for each board of `log` over a window and its energy."""
     claims = []
@@ -47,9 +55,40 @@ def board_claims(
                 memory_mhz=_mean([s.memory_mhz for s in inside]),
                 celsius=_mean([s.celsius for s in inside]),
                 held_back=tuple(_held_back(inside)),
+                node=board.node,
+                role=None if roles is None else roles.of(board.uuid),
             )
         )
     return tuple(claims)
+
+
+def role_claims(boards: Sequence[BoardClaim], tokens: Mapping[int, float]) -> Iterator[RoleClaim]:
+    """Yield what the boards of each role drew in each repeat's window.
+
+    Args:
+        boards: of all repeats.
+        tokens: output tokens of each repeat's window.
+    """
+    for repeat, made in tokens.items():
+        own = [board for board in boards if board.repeat == repeat]
+        total = _sum([board.energy_j for board in own])
+        for role in get_args(BoardRole):
+            of_role = [board for board in own if board.role == role]
+            joules = _sum([board.energy_j for board in of_role])
+            yield RoleClaim(
+                repeat=repeat,
+                role=role,
+                boards=len(of_role),
+                energy_j=joules,
+                mean_power_w=_sum([board.mean_power_w for board in of_role]),
+                percent=100 * joules / total if joules is not None and total else None,
+                joules_per_token=joules / made if joules is not None and made > 0 else None,
+            )
+
+
+def _sum(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return math.fsum(known) if known and len(known) == len(values) else None
 
 
 def _mean(values: Sequence[int | None]) -> float | None:

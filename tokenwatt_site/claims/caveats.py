@@ -81,7 +81,7 @@ def _of_client(spec: Spec, test: SelfTest) -> Iterator[tuple[str, str]]:
                 " what is stated. Rates above half of that were not offered."
             ),
         )
-    if (spec.endpoint.url or "").startswith("https:"):
+    if spec.endpoint.over_tls:
         yield (
             "What the client could have held over TLS",
             "Its self-test was over plain HTTP; TLS takes more of its processor.",

@@ -22,6 +22,7 @@ from tokenwatt_site.claims.long_run import LongRunClaims, difference, long_run_c
 from tokenwatt_site.claims.modelled import BandwidthClaims
 from tokenwatt_site.claims.pooled import absent, pooled
 from tokenwatt_site.claims.power_caveats import host_caveats, power_caveats
+from tokenwatt_site.claims.replicas import replica_caveats, replica_claims
 from tokenwatt_site.energy.idle import Idle
 from tokenwatt_site.evidence.records import Status
 from tokenwatt_site.goodput import (
@@ -112,6 +113,8 @@ class Data:
             metrics=metrics,
             distributions=_distributions(self.tops),
             boards=self.energy.boards,
+            roles=self.energy.roles,
+            replicas=replica_claims(spec, evidence.journal, self.tops),
             outcomes=(*self.energy.outcomes, *self.traffic.outcomes),
             accuracy=self.answers.accuracy,
             gate=self.answers.gate,
@@ -119,6 +122,7 @@ class Data:
             long_run=replayed.claim.model_copy(update={"difference": difference(metrics)}),
             not_covered=(
                 *caveats(spec, repeats, metrics),
+                *replica_caveats(spec, modelled=replayed.claim.outcome == "accepted"),
                 *of_long_run(spec, windows_of(spec, evidence.trace), replayed.claim, repeats),
                 *contradictions(trials, self.trial_claims),
                 *self.traffic.not_covered,

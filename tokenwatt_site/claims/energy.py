@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from tokenwatt_site.claims.boards import board_claims
+from tokenwatt_site.claims.boards import board_claims, role_claims
 from tokenwatt_site.claims.pooled import absent, pooled
 from tokenwatt_site.claims.power_caveats import why_not_read
 from tokenwatt_site.energy.idle import NOT_MEASURED, Idle, idle_by_repeat
@@ -25,7 +25,7 @@ from tokenwatt_site.energy.window import (
 from tokenwatt_site.evidence.power import PowerLog
 from tokenwatt_site.goodput import within_all
 from tokenwatt_site.metrics import METRICS
-from tokenwatt_site.run import BoardClaim, MetricClaim, Outcome
+from tokenwatt_site.run import BoardClaim, MetricClaim, Outcome, RoleClaim
 from tokenwatt_site.spec import PowerScope, PowerSensor, Spec
 from tokenwatt_site.trials import Evidence, Trial, prompt_tokens_in_window, tokens_in_window
 
@@ -67,6 +67,7 @@ class EnergyClaims:
 
     metrics: tuple[MetricClaim, ...]
     boards: tuple[BoardClaim, ...]
+    roles: tuple[RoleClaim, ...] | None
     outcomes: tuple[Outcome, ...]
     energies: tuple[WindowEnergy, ...]
 
@@ -85,10 +86,18 @@ def energy_claims(spec: Spec, evidence: Evidence, tops: Sequence[Trial]) -> Ener
         told = str(evidence.journal[0].data.get("power_reason") or "no power log")
         why = told if log is None else "no trial met the SLO"
         keys = (*ENERGY_KEYS, "idle_power")
-        return EnergyClaims((*(absent(key, why) for key in keys), *metrics), (), outcomes, ())
+        return EnergyClaims((*(absent(key, why) for key in keys), *metrics), (), None, outcomes, ())
     idles = idle_of(spec, evidence)
     energies = tuple(_energy(log, trial, idles) for trial in tops)
     labels = _LABELS.get(log.scope, _LABELS["gpu"])
+    boards = tuple(
+        claim
+        for trial, energy in zip(tops, energies, strict=True)
+        for claim in board_claims(
+            log, trial.repeat, energy, *trial.window_ns_of_run, roles=spec.board_roles
+        )
+    )
+    tokens = {trial.repeat: tokens_in_window(trial.records, *trial.window_ns) for trial in tops}
     return EnergyClaims(
         metrics=(
             *_per_token(spec, tops, energies, idles),
@@ -96,11 +105,8 @@ def energy_claims(spec: Spec, evidence: Evidence, tops: Sequence[Trial]) -> Ener
             _idle_power(tops, idles, labels[1]),
             *metrics,
         ),
-        boards=tuple(
-            claim
-            for trial, energy in zip(tops, energies, strict=True)
-            for claim in board_claims(log, trial.repeat, energy, *trial.window_ns_of_run)
-        ),
+        boards=boards,
+        roles=tuple(role_claims(boards, tokens)) if spec.board_roles is not None else None,
         outcomes=(*_outcomes(evidence, log, tops, energies, idles), *outcomes),
         energies=energies,
     )

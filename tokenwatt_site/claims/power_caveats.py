@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 
 from tokenwatt_site.canonical import JsonValue
 from tokenwatt_site.energy.window import WindowEnergy
@@ -27,6 +28,7 @@ def power_caveats(
         *_of_second_readings(spec, evidence),
         *_of_meters(log, energies),
         *_of_readings(spec, log, energies),
+        *_of_clock(evidence),
         *_of_instruments(evidence),
         *(_of_boards(log.boards) if log.scope in GPU_SCOPES else ()),
     )
@@ -113,7 +115,7 @@ def _of_readings(
             "Power between readings",
             (
                 f"The longest gap between two readings was {max(gaps) / 1e9:.1f} s;"
-                f" {log.period_ns / 1e9:g} s was asked for."
+                f" {log.period_ns / 1e9:g} s was asked for.{_by_node(log, energies)}"
             ),
         )
     exported = log.sensor in EXPORTED_SENSORS
@@ -123,6 +125,36 @@ def _of_readings(
             (
                 "An exporter gives what it read last, at a period of its own, so that a reading is"
                 " older than its time here by up to the time between two scrapes."
+            ),
+        )
+
+
+def _by_node(log: PowerLog, energies: Sequence[WindowEnergy]) -> str:
+    """Say the longest gap of each of several nodes; nothing of one."""
+    longest: dict[int, int] = {}
+    for energy in energies:
+        for board, found in zip(log.boards, energy.by_board, strict=True):
+            if board.node is not None and found.longest_gap_ns is not None:
+                longest[board.node] = max(longest.get(board.node, 0), found.longest_gap_ns)
+    told = ", ".join(f"{gap / 1e9:.1f} s on node {node}" for node, gap in sorted(longest.items()))
+    return f" It was {told}." if told else ""
+
+
+def _of_clock(evidence: Evidence) -> Iterator[tuple[str, str]]:
+    """Tell how well the time of a reading is known, where several nodes are read on one clock."""
+    longest: list[int] = []
+    for line in evidence.journal:
+        told = line.data.get("read_within_ns") if line.event == "repeat_end" else None
+        if isinstance(told, list) and all(type(ns) is int for ns in told):
+            pairs = zip_longest(longest, told, fillvalue=0)
+            longest = [max(pair) for pair in pairs]
+    if longest:
+        nodes = ", ".join(f"{ns / 1e9:.3f} s of node {n}" for n, ns in enumerate(longest, 1))
+        yield (
+            "The moment of a reading on another node",
+            (
+                "All are on the clock of the machine that asked. A reading came within the time"
+                f" that asking for it took, at most {nodes}."
             ),
         )
 

@@ -49,22 +49,23 @@ def doctor(
     """
     wanted = None if spec is None else read_spec(spec)
     if wanted is not None:
-        url = url or wanted.endpoint.url
         api_key_variable = api_key_variable or wanted.endpoint.api_key_variable
-    base = None if url is None else url.rstrip("/")
-    engine = serving(base) if base is not None else frozenset()
+    addresses = wanted.endpoint.addresses if wanted is not None else ()
+    bases = [each.rstrip("/") for each in (addresses if url is None else (url,))]
+    engine: frozenset[int] = frozenset().union(*map(serving, bases))
     checks = [*_boards(boards, engine), *_processor_power()]
-    facts = None
-    if base is None:
+    answered = []
+    if not bases:
         checks.append(Check("ok", "engine", "not asked; --url URL looks at one"))
-    else:
+    for base in bases:
         facts, said = _engine(base, api_key_variable)
+        answered += [] if facts is None else [facts]
         checks += said
     checks += machine_checks(look((WORK_FOLDER, RUNS_FOLDER)))
     checks.append(_key())
     checks.append(_harness(wanted))
     if spec is not None and wanted is not None:
-        checks += spec_checks(spec, wanted, facts, engine)
+        checks += spec_checks(spec, wanted, answered, engine)
     return tuple(checks)
 
 

@@ -55,6 +55,8 @@ _HEADER = """\
 # can hold, the less time a search takes; `tokenwatt-site plan` tells how much. Runs that rank have
 # `mode: full` and 3 `repeats` or more. Each repeat needs a launch of its own: where a command can
 # restart the engine, write it in endpoint, such as `restart: [docker, restart, NAME]`.
+# Replicas that are to be asked apart: write in endpoint, in the place of url, `urls: [...]` with
+# one address of each, and in parallelism how many replicas there are.
 # Other loads: fixed lengths, conversation: {turns, spread, shared_prefix_tokens}, or a trace, for
 # which `tokenwatt-site spec trace FILE --out TRACE.jsonl` prints the lines. They have no chosen
 # windows, so protocol says how many rows each trial has: lead_in, scored and tail.
@@ -63,6 +65,8 @@ _INSTRUMENTS = """\
 # Instruments of other machines: write in the place of `instruments: []` as many as there are of
 # these. Those of setup.power.sensor carry the energy that is published, all others are read beside.
 # `nvml` and `amd` take the url of an nvidia_gpu_exporter or a device-metrics-exporter.
+# Boards of a prefill/decode split get their energy by role from `board_roles: {prefill: [GPU-...],
+# decode: [GPU-...]}`, beside setup.
 # instruments:
 #   - sensor: dcgm
 #     url: http://NODE:9400/metrics

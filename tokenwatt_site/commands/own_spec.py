@@ -66,10 +66,10 @@ def own_spec(original: Spec, own: Own, ask: Callable[[str], str]) -> Spec:
             )
         )
     value = original.to_json()
-    value["note"] = ""
+    value |= {"note": "", "board_roles": None}  # which boards, is of the publisher's machines
     value["endpoint"] |= {"api_key_variable": own.api_key_variable, "restart": None}
     if own.url is not None:
-        value["endpoint"] |= {"start": "attach", "url": own.url.rstrip("/")}
+        value["endpoint"] |= {"start": "attach", "url": own.url.rstrip("/"), "urls": None}
     value["instruments"] = [item for item in value["instruments"] if item["url"] is None]
     draft = parse_spec(value, source="the run's setup with --url")
     value["setup"]["driver"] = own.driver or _driver(draft, named_boards(own.gpus, draft))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from tokenwatt_site.accuracy_spec import NO_TASK
@@ -21,6 +21,7 @@ from tokenwatt_site.measure.power import Boards, OpenedMeters, PowerMeter, open_
 from tokenwatt_site.measure.power.selection import ORDER, VISIBLE
 from tokenwatt_site.measure.preflight import compare, require_descriptors
 from tokenwatt_site.measure.processes import variables
+from tokenwatt_site.measure.roster import require_alike
 from tokenwatt_site.model_shape.config import describe
 from tokenwatt_site.model_shape.document import ModelDocument, headers_digest
 from tokenwatt_site.spec import Spec
@@ -29,14 +30,14 @@ from tokenwatt_site.windows import Windows, windows_of
 
 
 def spec_checks(
-    path: Path, spec: Spec, facts: EngineFacts | None, engine: Collection[int]
+    path: Path, spec: Spec, facts: Sequence[EngineFacts], engine: Collection[int]
 ) -> Iterator[Check]:
     """Try what a spec names; nothing is measured.
 
     Args:
         path: of the spec, as `read_spec` took it.
         spec: what that made of it.
-        facts: what its engine says of itself; None where none answers yet.
+        facts: what its engine says of itself, or each of its replicas; empty: none answers yet.
         engine: the engine's processes; empty where they are not seen.
     """
     yield Check("ok", "spec", f"configuration {spec.configuration_id}")
@@ -52,7 +53,7 @@ def spec_checks(
         yield _windows(spec, windows)
         try:
             band = windows.band_at(spec.protocol.start_urps)
-            require_descriptors(spec.protocol, band)
+            require_descriptors(spec.protocol, band, spec.endpoint.replicas)
         except EnvironmentProblem as error:
             yield from of_error("fail", "open files", error)
     yield Check("ok", "ranking", ranking_text(spec))
@@ -65,7 +66,7 @@ def spec_checks(
         yield from of_error("fail", "instruments", error)
     if opened is not None:
         yield from _instruments(spec, opened)
-    if facts is not None:
+    if facts:
         yield from _as_declared(spec, facts, opened, document)
     if opened is not None:
         opened.close()
@@ -186,12 +187,16 @@ def _meter(about: str, meter: PowerMeter) -> Check:
 
 
 def _as_declared(
-    spec: Spec, facts: EngineFacts, opened: OpenedMeters | None, document: ModelDocument | None
+    spec: Spec,
+    facts: Sequence[EngineFacts],
+    opened: OpenedMeters | None,
+    document: ModelDocument | None,
 ) -> Iterator[Check]:
     meters = opened.primary if opened is not None else ()
     digest = headers_digest(document) if document is not None else None
     try:
-        rows = compare(spec, facts, meters, digest)
+        require_alike(spec, facts)
+        rows = compare(spec, facts[0], meters, digest)
     except EnvironmentProblem as error:
         yield from of_error("fail", "read back", error)
     else:
@@ -200,10 +205,11 @@ def _as_declared(
             "ok", "read back", f"{seen} fields are as declared, {len(rows) - seen} not told"
         )
     needed = spec.setup.longest_prompt + spec.setup.output_tokens.longest
-    if facts.context_tokens is not None and facts.context_tokens < needed:
+    told = [each.context_tokens for each in facts if each.context_tokens is not None]
+    if told and min(told) < needed:
         yield Check(
             "fail",
             "engine's context",
-            f"{facts.context_tokens:,} tokens, and the longest prompt and answer have {needed:,}",
+            f"{min(told):,} tokens, and the longest prompt and answer have {needed:,}",
             "Start the engine with more context; it would cut answers silently.",
         )

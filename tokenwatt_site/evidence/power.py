@@ -23,7 +23,7 @@ from tokenwatt_site.evidence.columns import (
     read_header,
     timed_rows,
 )
-from tokenwatt_site.schema import Line, Model
+from tokenwatt_site.schema import GrowingModel, Line, Model
 from tokenwatt_site.spec import PowerScope, PowerSensor
 
 # History of the format. 1: one sensor's watts and counters. 2: scope, period, what each board is
@@ -37,7 +37,7 @@ LIMIT_WITHIN_W = 0.5
 Natural = Annotated[int, Field(ge=0)]
 
 
-class Board(Model):
+class Board(GrowingModel):
     """One board as it was at the start; None is not known.
 
     Attributes:
@@ -54,7 +54,10 @@ class Board(Model):
         ecc: whether error correction is on.
         persistence: whether the driver stays loaded without a client.
         others: processes on the board beside the engine's own; their watts are in ours.
+        node: on which of several it is, by the place of who told of it first, from 1.
     """
+
+    younger = frozenset({"node"})
 
     uuid: Line
     name: Line
@@ -67,6 +70,7 @@ class Board(Model):
     ecc: bool | None = None
     persistence: bool | None = None
     others: Natural | None = None
+    node: Natural | None = None
 
     @property
     def bus_bytes_s(self) -> int | None:

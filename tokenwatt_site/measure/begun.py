@@ -50,7 +50,10 @@ class Begun:
             EnvironmentProblem: see `open_meters` and `OpenedMeters.as_begun`.
         """
         meters = _open_meters(spec, self.gpus, engine).as_begun(self.power_reason, self.reasons)
-        counters = engine_source(engine.url, spec.endpoint.api_key_variable)
+        # Of several replicas there is no one step, batch or queue.
+        alone = spec.endpoint.replicas == 1
+        key = spec.endpoint.api_key_variable
+        counters = engine_source(engine.url, key) if alone else None
         return Instruments(spec, meters, counters, RunClock(self.origin_ns))
 
 
@@ -157,7 +160,7 @@ def _open_meters(spec: Spec, gpus: Sequence[str], engine: RunningEngine | None) 
         pids = engine.processes() if engine is not None else ()
         inherited: Mapping[str, str] = os.environ
     else:
-        pids = tuple(sorted(serving(spec.endpoint.url or "")))
+        pids = tuple(sorted(frozenset().union(*map(serving, spec.endpoint.addresses))))
         inherited = variables(pids, (VISIBLE, ORDER))
     return open_meters(
         spec,

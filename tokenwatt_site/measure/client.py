@@ -31,6 +31,7 @@ from tokenwatt_site.measure.exchange import Exchange, PlannedRequest
 from tokenwatt_site.measure.pool import WRITABLE, Pool
 from tokenwatt_site.measure.readlog import ReadLog
 from tokenwatt_site.measure.watcher import Watch, Watcher
+from tokenwatt_site.replicas import replica_of
 
 __all__ = ["Client", "End", "Offered", "PlannedRequest", "Target", "offer"]
 
@@ -138,7 +139,7 @@ def offer(
 
     Args:
         plan: the requests.
-        target: the endpoint.
+        target: the endpoint; of replicas, each gets the rows of `replicas.replica_of`.
         repeat: written to the records.
         trial: written to the records.
         request_timeout_ns: from `due_ns`; then the request is TIMED_OUT and its connection closed.
@@ -198,7 +199,7 @@ class _Trial:
         self._repeat, self._trial = repeat, trial
         self._timeout_ns, self._idle_timeout_ns = timeout_ns, idle_timeout_ns
         self._idle_check_ns = 0
-        self._head = target.head()
+        self._heads = [replica.head() for replica in target.replicas]
         self._key_variable = target.api_key_variable
         self._pool = Pool(target)
         self._log = log
@@ -326,17 +327,21 @@ class _Trial:
         exchange = Exchange(len(self._exchanges), planned)
         self._exchanges.append(exchange)
         self._open.append(exchange)
-        connection = self._pool.take()
+        replica = self._replica_of(exchange)
+        connection = self._pool.take(replica)
         if connection is None:
             self._dial(exchange)
         else:
             self._carry(connection, exchange)
-        self._pool.replace_taken()
+        self._pool.replace_taken(replica)
+
+    def _replica_of(self, exchange: Exchange) -> int:
+        return replica_of(exchange.planned.row, len(self._heads))
 
     def _dial(self, exchange: Exchange) -> None:
         exchange.dialled_ns = self._now()
         try:
-            connection = self._pool.dial()
+            connection = self._pool.dial(self._replica_of(exchange))
         except OSError as error:
             ours = error.errno in EXHAUSTED
             fate = Status.NOT_SENT if ours else Status.DISCONNECTED
@@ -348,7 +353,8 @@ class _Trial:
         connection.exchange = exchange
         self._carriers[exchange] = connection
         body = exchange.planned.body
-        connection.put(b"%s%d\r\n\r\n%s" % (self._head, len(body), body))
+        head = self._heads[connection.replica]
+        connection.put(b"%s%d\r\n\r\n%s" % (head, len(body), body))
         if not connection.connecting:
             self._send(connection, exchange)
 

@@ -11,7 +11,8 @@ import ssl
 import struct
 import sys
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -46,6 +47,7 @@ class Target:
         path: of the API, from the root.
         secure: whether over TLS.
         api_key_variable: the environment variable that holds the key; None sends no key.
+        others: further replicas of the same engine; see `replicas.replica_of`.
     """
 
     host: str
@@ -53,6 +55,12 @@ class Target:
     path: str
     secure: bool = False
     api_key_variable: str | None = None
+    others: tuple[Target, ...] = ()
+
+    @property
+    def replicas(self) -> tuple[Target, ...]:
+        """This one and the others, in their order."""
+        return (self, *self.others)
 
     @classmethod
     def from_url(
@@ -83,6 +91,21 @@ class Target:
             )
         path = parts.path.rstrip("/") + API_PATHS[api]
         return cls(host, port, path, parts.scheme == "https", api_key_variable)
+
+    @classmethod
+    def from_urls(
+        cls,
+        base_urls: Sequence[str],
+        api: Api,
+        api_key_variable: str | None = None,
+    ) -> Target:
+        """Read the base URLs of the replicas of one engine.
+
+        Raises:
+            UsageError: see `from_url`.
+        """
+        first, *others = (cls.from_url(url, api, api_key_variable) for url in base_urls)
+        return replace(first, others=tuple(others))
 
     def resolve(self) -> tuple[int, Any]:
         """Return the family and address that sockets take: the first that accepts a connection.
@@ -154,6 +177,7 @@ class Connection:
         descriptor: of its socket.
         closed: by us.
         mask: the events it waits for, as `select.poll` numbers them.
+        replica: the place of whom it is to.
         unsent: what is left to send of what was put.
     """
 
@@ -171,10 +195,13 @@ class Connection:
         "heard_ns",
         "kept",
         "mask",
+        "replica",
         "unsent",
     )
 
-    def __init__(self, family: int, address: object, tls: TlsStream | None = None) -> None:
+    def __init__(
+        self, family: int, address: object, tls: TlsStream | None = None, replica: int = 0
+    ) -> None:
         """Start to connect.
 
         Raises:
@@ -190,6 +217,7 @@ class Connection:
         self.exchange: Exchange | None = None
         self.heard_ns = 0
         self.kept = False
+        self.replica = replica
         self.unsent = memoryview(b"")
         self._dialled = False
         self._request = b""

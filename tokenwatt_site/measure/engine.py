@@ -23,8 +23,9 @@ from tokenwatt_site.canonical import clean_text
 from tokenwatt_site.errors import EngineError, Problem
 from tokenwatt_site.measure import guardian
 from tokenwatt_site.measure.clock import utc_now
-from tokenwatt_site.measure.endpoint import answers, read_back
+from tokenwatt_site.measure.endpoint import answers
 from tokenwatt_site.measure.processes import below, serving
+from tokenwatt_site.measure.roster import read_back_all
 
 GRACE_S = 10.0
 """How long the engine may take to end after SIGTERM, before SIGKILL."""
@@ -34,42 +35,53 @@ _LOG_LINES = 12
 
 
 class RunningEngine:
-    """An engine that answers at `url`.
+    """An engine that answers at `urls`: one, or one of each of its replicas.
 
     Attributes:
-        url: its base, without a path and without a slash at the end.
+        urls: the bases, without a path and without a slash at the end.
         pid: its process, None when attached.
-        started: when the process started, UTC; None when attached to one that does not tell.
+        starts: when the process of each started, UTC; None: it does not tell.
     """
 
     def __init__(
-        self, url: str, *, pid: int | None, started: str | None, process: _Process | None
+        self,
+        urls: Sequence[str],
+        *,
+        pid: int | None,
+        starts: Sequence[str | None],
+        process: _Process | None,
     ) -> None:
-        self.url = url
+        self.urls = tuple(urls)
         self.pid = pid
-        self.started = started
+        self.starts = tuple(starts)
         self._process = process
+
+    @property
+    def url(self) -> str:
+        """Where the engine is asked outside of trials: of replicas, the first."""
+        return self.urls[0]
+
+    @property
+    def started(self) -> str | None:
+        """When its process started, of several each; None: one of them does not tell."""
+        told = [start for start in self.starts if start is not None]
+        return ", ".join(told) if len(told) == len(self.starts) else None
 
     def alive(self) -> bool:
         """Tell whether the engine still runs.
 
         Launched: whether its process runs (no wait). Attached: whether its port accepts a
-        connection within 1 s.
+        connection within 1 s; of replicas, the port of each.
         """
         if self._process is not None:
             return self._process.exit_text() is None
-        parts = urlsplit(self.url)
-        try:
-            port = parts.port or (443 if parts.scheme == "https" else 80)
-            with socket.create_connection((parts.hostname or "", port), timeout=1):
-                return True
-        except OSError:
-            return False
+        return all(map(_accepts, self.urls))
 
     def processes(self) -> tuple[int, ...]:
         """Return the ids of the engine's processes; of an attached one those that are seen here."""
-        seen = self._process.descendants() if self._process is not None else serving(self.url)
-        return tuple(sorted(seen))
+        if self._process is not None:
+            return tuple(sorted(self._process.descendants()))
+        return tuple(sorted(frozenset().union(*map(serving, self.urls))))
 
     def exit_text(self) -> str | None:
         """Say how the launched engine ended, with the last lines of its log; None: it did not."""
@@ -120,20 +132,31 @@ def launch(
     with _Process(command, variables, log) as process:
         url = f"http://127.0.0.1:{port}"
         _wait_until_ready(process, url, models_path, ready_timeout_s)
-        yield RunningEngine(url, pid=process.pid, started=started, process=process)
+        yield RunningEngine([url], pid=process.pid, starts=[started], process=process)
 
 
 @contextmanager
-def attach(url: str, api_key_variable: str | None = None) -> Iterator[RunningEngine]:
-    """Use an engine that somebody else started; it is left running.
+def attach(*urls: str, api_key_variable: str | None = None) -> Iterator[RunningEngine]:
+    """Use an engine that somebody else started, or its replicas; it is left running.
 
     Raises:
         UsageError: see `endpoint.read_back`.
         EngineError: nothing answers there.
     """
-    base = url.rstrip("/")
-    facts = read_back(base, api_key_variable)
-    yield RunningEngine(base, pid=None, started=facts.process_started, process=None)
+    bases = [url.rstrip("/") for url in urls]
+    facts = read_back_all(bases, api_key_variable)
+    starts = [each.process_started for each in facts]
+    yield RunningEngine(bases, pid=None, starts=starts, process=None)
+
+
+def _accepts(url: str) -> bool:
+    parts = urlsplit(url)
+    try:
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        with socket.create_connection((parts.hostname or "", port), timeout=1):
+            return True
+    except OSError:
+        return False
 
 
 def free_port() -> int:

@@ -156,6 +156,11 @@ class Instruments:
         return [f"{name}: {note}" for name, source in self._named for note in source.meter.notes]
 
     @property
+    def read_within_ns(self) -> list[int]:
+        """How long asking for a reading took at most, of each of several nodes; empty: of one."""
+        return [source.longest_ns for source in self._own] if len(self._own) > 1 else []
+
+    @property
     def has_power(self) -> bool:
         return bool(self._own or self._beside)
 
@@ -239,9 +244,10 @@ class Instruments:
 def merged_boards(meters: Sequence[PowerMeter]) -> tuple[Board, ...]:
     """Return the boards of several meters in order; one that two of them tell of counts once."""
     boards: dict[str, Board] = {}
-    for meter in meters:
+    for node, meter in enumerate(meters, 1):
+        told = {"node": node} if len(meters) > 1 else {}
         for board in meter.boards():
-            boards.setdefault(board.uuid, board)
+            boards.setdefault(board.uuid, board.model_copy(update=told))
     return tuple(boards.values())
 
 

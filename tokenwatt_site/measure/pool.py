@@ -25,8 +25,33 @@ _ANSWERING_PER_IDLE = 16
 _PRECONNECT_NS = 2_000_000_000
 
 
+class _Idle:
+    """The connections to one replica that carry nothing, and how more of them are opened.
+
+    Attributes:
+        spares: how many there are to be ahead of the next request.
+        ready: those that are open.
+        opening: how many are not yet.
+    """
+
+    def __init__(self, target: Target) -> None:
+        self.spares = _SECURE_SPARES if target.secure else _SPARES
+        self.ready: list[Connection] = []
+        self.opening = 0
+        self._family, self._address = target.resolve()
+        self._host = target.host
+        self._context = trusted_context() if target.secure else None
+
+    def open(self, replica: int) -> Connection:
+        """Start to connect; see `Connection`."""
+        tls = None if self._context is None else TlsStream(self._context, self._host)
+        return Connection(self._family, self._address, tls, replica)
+
+
 class Pool:
-    """All connections to one target, without a limit on their number.
+    """All connections to the replicas of a target, without a limit on their number.
+
+    A replica is named by its place; a target of one engine has place 0 alone.
 
     Attributes:
         opened: how many were opened so far.
@@ -38,26 +63,22 @@ class Pool:
         """Look up where to connect to; nothing is opened yet.
 
         Raises:
-            UsageError: the host has no address.
+            UsageError: a host has no address.
         """
-        self._family, self._address = target.resolve()
-        self._host = target.host
-        self._context = trusted_context() if target.secure else None
-        self._spares = _SECURE_SPARES if target.secure else _SPARES
+        self._idle = [_Idle(replica) for replica in target.replicas]
         # Both take and give the same values; Linux's own does not slow down with their number.
         self._epoll = select.epoll() if hasattr(select, "epoll") else None
         self._poll = self._epoll or select.poll()
         self._connections: dict[int, Connection] = {}  # by descriptor
-        self._idle: list[Connection] = []
-        self._opening = 0
         self.opened = self.dialling = self.answering = 0
 
     def preconnect(self, requests: int) -> None:
         """Open the first connections, before so many requests, and wait until they are ready."""
-        for _ in range(min(max(_PRECONNECTED, self._spares), requests)):
-            self._open_spare()
+        for replica, idle in enumerate(self._idle):
+            for _ in range(min(max(_PRECONNECTED, idle.spares), requests)):
+                self._open_spare(replica)
         deadline_ns = time.monotonic_ns() + _PRECONNECT_NS
-        while self._opening and time.monotonic_ns() < deadline_ns:
+        while any(idle.opening for idle in self._idle) and time.monotonic_ns() < deadline_ns:
             for connection, _ in self.poll(0.05):
                 self.tend(connection)
 
@@ -70,26 +91,28 @@ class Pool:
             ready = self._poll.poll(1000 * timeout_s)
         return [(connections[descriptor], mask) for descriptor, mask in ready]
 
-    def take(self) -> Connection | None:
-        """Return an idle connection, if there is one."""
-        if not self._idle:
+    def take(self, replica: int = 0) -> Connection | None:
+        """Return an idle connection to a replica, if there is one."""
+        ready = self._idle[replica].ready
+        if not ready:
             return None
-        connection = self._idle.pop()
+        connection = ready.pop()
         connection.kept = True
         return connection
 
-    def replace_taken(self) -> None:
-        """Open connections ahead of the next requests."""
-        if len(self._idle) + self._opening < self._spares:
-            self._open_spare()
+    def replace_taken(self, replica: int = 0) -> None:
+        """Open connections ahead of the next requests to a replica."""
+        idle = self._idle[replica]
+        if len(idle.ready) + idle.opening < idle.spares:
+            self._open_spare(replica)
 
-    def dial(self) -> Connection:
+    def dial(self, replica: int = 0) -> Connection:
         """Open a connection for a request.
 
         Raises:
             OSError: at once refused, or no descriptor or port is left.
         """
-        connection = self._open()
+        connection = self._open(replica)
         self.dialling += 1
         return connection
 
@@ -126,12 +149,13 @@ class Pool:
     def keep(self, connection: Connection) -> None:
         """Keep a connection as idle that has no request any more, or drop it."""
         # Above the spares, so that a connection that comes back was not replaced for nothing.
-        most = max(_MOST_IDLE, 2 * self._spares, self.answering // _ANSWERING_PER_IDLE)
+        idle, each = self._idle[connection.replica], self.answering // len(self._idle)
+        most = max(_MOST_IDLE, 2 * idle.spares, each // _ANSWERING_PER_IDLE)
         connection.exchange = None
-        if len(self._idle) >= most or connection.ended or connection.unsent:
+        if len(idle.ready) >= most or connection.ended or connection.unsent:
             self.drop(connection)
             return
-        self._idle.append(connection)
+        idle.ready.append(connection)
         self.await_(connection)
 
     def await_(self, connection: Connection) -> None:
@@ -147,8 +171,9 @@ class Pool:
             return
         if connection.connecting:
             self._count_connecting(connection)
-        if connection in self._idle:
-            self._idle.remove(connection)
+        ready = self._idle[connection.replica].ready
+        if connection in ready:
+            ready.remove(connection)
         self._poll.unregister(connection.descriptor)
         del self._connections[connection.descriptor]
         connection.close()
@@ -160,14 +185,13 @@ class Pool:
         if self._epoll is not None:
             self._epoll.close()
 
-    def _open_spare(self) -> None:
+    def _open_spare(self, replica: int) -> None:
         with contextlib.suppress(OSError):  # the request that needs one will tell
-            self._open()
-            self._opening += 1
+            self._open(replica)
+            self._idle[replica].opening += 1
 
-    def _open(self) -> Connection:
-        tls = None if self._context is None else TlsStream(self._context, self._host)
-        connection = Connection(self._family, self._address, tls)
+    def _open(self, replica: int) -> Connection:
+        connection = self._idle[replica].open(replica)
         self._connections[connection.descriptor] = connection
         self._poll.register(connection.descriptor, connection.mask)
         self.opened += 1
@@ -175,6 +199,6 @@ class Pool:
 
     def _count_connecting(self, connection: Connection) -> None:
         if connection.exchange is None:
-            self._opening -= 1
+            self._idle[connection.replica].opening -= 1
         else:
             self.dialling -= 1

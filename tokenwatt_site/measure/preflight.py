@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,9 +15,13 @@ from tokenwatt_site.measure.endpoint import EngineFacts, Prober, Reply
 from tokenwatt_site.measure.instruments import merged_boards
 from tokenwatt_site.measure.power import PowerMeter
 from tokenwatt_site.read_back import agrees, declared, rows_of
+from tokenwatt_site.replicas import starts
 from tokenwatt_site.run import ReadBack
 from tokenwatt_site.spec import GPU_SCOPES, Protocol, Spec
 from tokenwatt_site.windows import Band
+
+PROMPTS = 4
+"""How many streams of prompts one preflight asks with, from 0."""
 
 _UNKNOWN_MODEL = "tokenwatt-no-such-model"
 _ENDS_SOON = "Answer with one word. Question: Is water wet? Answer:"
@@ -69,9 +73,26 @@ def compare(
         for field, told in declared(spec).items()
         if (seen := observed[field]) is not None and not agrees(field, told, seen)
     ]
+    problems += _roleless(spec, [board.uuid for board in merged_boards(meters)])
     if problems:
         raise ReadBackError(*problems)
     return rows_of(spec, observed)
+
+
+def _roleless(spec: Spec, uuids: Sequence[str]) -> Iterator[Problem]:
+    """Say which boards of a prefill/decode split have no role, and which names no board."""
+    if spec.board_roles is None or not uuids:
+        return
+    without = [uuid for uuid in uuids if spec.board_roles.of(uuid) is None]
+    unused = spec.board_roles.unused(uuids)
+    for what, found in (("leaves out boards", without), ("names boards that are not read", unused)):
+        if found:
+            yield Problem(
+                what,
+                field="board_roles",
+                found=", ".join(found),
+                expected=f"each of {', '.join(uuids)}",
+            )
 
 
 _REMEDIES = {
@@ -94,31 +115,34 @@ def _of_boards(boards: Sequence[Board]) -> dict[str, str | None]:
     }
 
 
-def require_new_launch(lines: Sequence[Entry], repeat: int, started: str | None) -> None:
+def require_new_launch(lines: Sequence[Entry], repeat: int, now: Sequence[str | None]) -> None:
     """See that the engine was started anew since the other repeats, where it tells its start.
 
     Args:
         lines: of the journal so far.
         repeat: the one that is about to begin.
-        started: when the engine's process started, as it tells; None: it does not.
+        now: when the process of the engine started, or that of each replica, as it tells; None: it
+            does not.
 
     Raises:
         EnvironmentProblem: naming the repeat of which the process is.
     """
-    starts = {
-        str(line.data.get("engine_started")): line.data["repeat"]
-        for line in lines
-        if line.event == "launch" and line.data["repeat"] != repeat
-    }
-    if started is not None and started in starts:
-        raise EnvironmentProblem(
-            Problem(
-                f"the engine still runs since repeat {starts[started]}",
-                found=f"process started {started}",
-                expected="a new launch for every repeat",
-                remedy="Restart the engine, then resume.",
-            )
-        )
+    for line in lines:
+        if line.event != "launch" or line.data["repeat"] == repeat:
+            continue
+        for number, (before, started) in enumerate(
+            zip(starts(line, len(now)), now, strict=True), 1
+        ):
+            if started is not None and started == before:
+                who = "the engine" if len(now) == 1 else f"replica {number} of {len(now)}"
+                raise EnvironmentProblem(
+                    Problem(
+                        f"{who} still runs since repeat {line.data['repeat']}",
+                        found=f"process started {started}",
+                        expected="a new launch for every repeat",
+                        remedy="Restart the engine, then resume.",
+                    )
+                )
 
 
 def require_restart(spec: Spec, lines: Sequence[Entry], repeat: int, folder: Path) -> None:
@@ -221,7 +245,33 @@ def preflight(
     )
 
 
-def require_descriptors(protocol: Protocol, band: Band) -> None:
+def as_one(found: Sequence[Preflight]) -> Preflight:
+    """Return what the probes of all replicas found.
+
+    Raises:
+        EngineError: one adds other tokens to a prompt than another.
+    """
+    overheads = [each.chat_overhead_tokens for each in found]
+    if len(set(overheads)) > 1:
+        raise EngineError(
+            Problem(
+                "the replicas are not one engine",
+                field="usage.prompt_tokens",
+                found=f"{', '.join(map(str, overheads))} tokens that each adds to a text",
+                expected="as many of each",
+            )
+        )
+    cached = [each.repeat_cached_tokens for each in found]
+    told = [tokens for tokens in cached if tokens is not None]
+    return Preflight(
+        accepts_unknown_model=any(each.accepts_unknown_model for each in found),
+        chat_overhead_tokens=overheads[0],
+        repeat_cached_tokens=max(told) if len(told) == len(cached) else None,
+        longest_asked=all(each.longest_asked for each in found),
+    )
+
+
+def require_descriptors(protocol: Protocol, band: Band, replicas: int = 1) -> None:
     """See that this process may have as many connections as requests can be open at once.
 
     That many become due within one deadline at the highest rate of a band, or all rows of a trial
@@ -232,7 +282,7 @@ def require_descriptors(protocol: Protocol, band: Band) -> None:
     """
     highest_urps = min(protocol.max_urps, band.highest_urps)
     requests = min(band.rows, math.ceil(highest_urps / 1e6 * protocol.request_timeout_s))
-    needed = requests + requests // _IDLE_SHARE + _OTHER_DESCRIPTORS
+    needed = requests + requests // _IDLE_SHARE + _OTHER_DESCRIPTORS * replicas
     if (allowed := allow(needed)) < needed:
         raise EnvironmentProblem(
             Problem(

@@ -20,14 +20,16 @@ _POLL_S = 0.1
 
 def restart(
     argv: Sequence[str],
-    url: str,
+    urls: Sequence[str],
     *,
-    started: str | None,
+    starts: Sequence[str | None],
     log: Path,
     timeout_s: float,
     api_key_variable: str | None = None,
-) -> str | None:
+) -> tuple[str | None, ...]:
     """Run the command, and wait until the engine answers as another process than before.
+
+    Of replicas each has to.
 
     The command runs without a shell, in a session of its own, so that what it starts outlives us,
     and with our environment. Where the engine does not tell when it started, that it answers after
@@ -35,14 +37,14 @@ def restart(
 
     Args:
         argv: `endpoint.restart`.
-        url: base of the engine.
-        started: when its process started so far, as it tells; None: it does not.
+        urls: base of the engine, or of each of its replicas.
+        starts: when the process of each started so far, as it tells; None: it does not.
         log: file for what the command prints; appended to, its folder must exist.
         timeout_s: how long the command and the engine may take together.
         api_key_variable: the environment variable with the engine's key; None sends no key.
 
     Returns:
-        When the new process started; None: it does not tell.
+        When each new process started; None: it does not tell.
 
     Raises:
         EngineError: the command cannot be run, fails or does not end, or no new process of the
@@ -51,26 +53,37 @@ def restart(
     require_command(argv[0], os.environ, field=f"{_FIELD}[0]")
     deadline = time.monotonic() + timeout_s
     start = _run(argv, log, timeout_s)
-    base = url.rstrip("/")
-    last: EngineError | None = None
-    while True:
-        try:
-            if answers(base, api_key_variable=api_key_variable):
-                now = read_back(base, api_key_variable).process_started
-                if now is None or now != started:
-                    return now
-                last = EngineError(f"it is the process that started {now}, as before")
-        except EngineError as error:
-            last = error
-        if time.monotonic() > deadline:
-            raise EngineError(
-                Problem(
-                    f"no new engine answers within endpoint.ready_timeout_s, {timeout_s:g} s"
-                    f" ({last or 'nothing answers there'}; its log: {log}){log_tail(log, start)}",
-                    field=_FIELD,
+    found = []
+    for url, before in zip(urls, starts, strict=True):
+        while True:
+            now, why = _new_start(url.rstrip("/"), before, api_key_variable)
+            if why is None:
+                break
+            if time.monotonic() > deadline:
+                raise EngineError(
+                    Problem(
+                        "no new engine answers within endpoint.ready_timeout_s,"
+                        f" {timeout_s:g} s ({why}; its log: {log}){log_tail(log, start)}",
+                        field=_FIELD,
+                    )
                 )
-            )
-        time.sleep(_POLL_S)
+            time.sleep(_POLL_S)
+        found.append(now)
+    return tuple(found)
+
+
+def _new_start(
+    base: str, before: str | None, api_key_variable: str | None
+) -> tuple[str | None, str | None]:
+    """Return when a new process started, as it tells, and why there is none yet."""
+    try:
+        if not answers(base, api_key_variable=api_key_variable):
+            return None, "nothing answers there"
+        now = read_back(base, api_key_variable).process_started
+    except EngineError as error:
+        return None, str(error)
+    same = now is not None and now == before
+    return now, f"it is the process that started {now}, as before" if same else None
 
 
 def _run(argv: Sequence[str], log: Path, timeout_s: float) -> int:

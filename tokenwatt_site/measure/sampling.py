@@ -135,17 +135,26 @@ class PowerSource:
 
     A reading that fails is kept as samples without values, so that the gap shows; so is a value
     that no instrument can have read, such as a driver's largest number for "unknown".
+
+    Attributes:
+        meter: what is read.
+        samples: all that it read.
+        spans: of the windows.
+        longest_ns: how long asking for a reading took at most, of those that came.
     """
 
     def __init__(self, meter: PowerMeter) -> None:
         self.meter = meter
         self.samples: list[PowerSample] = []
         self.spans: list[DramSpan] = []
+        self.longest_ns = 0
         self._begun: object | None = None
 
     def read(self, now_ns: Callable[[], int]) -> None:
+        asked_ns = now_ns()
         try:
             self.samples += map(self._possible, self.meter.read(now_ns))
+            self.longest_ns = max(self.longest_ns, now_ns() - asked_ns)
         except Exception:  # noqa: BLE001  # an instrument's fault must not end the measurement
             at_ns = now_ns()
             boards = range(len(self.meter.boards()))

@@ -20,6 +20,7 @@ from tokenwatt_site.measure.instruments import Instruments
 from tokenwatt_site.measure.modelling import predicted
 from tokenwatt_site.measure.preflight import require_descriptors
 from tokenwatt_site.measure.rehearsal import trial_seconds
+from tokenwatt_site.measure.roster import who_answers
 from tokenwatt_site.measure.search import Done, Offer, RepeatSearch
 from tokenwatt_site.measure.trial import Progress, run_trial
 from tokenwatt_site.measure.workfolder import WorkFolder
@@ -222,7 +223,7 @@ class Trials:
     ) -> EngineError | None:
         """Say what keeps this engine from being asked any more, or None."""
         if not trial.engine_alive:
-            ended = launched.engine.exit_text() or "nothing answers there"
+            ended = launched.engine.exit_text() or trial.changed or "nothing answers there"
             if launched.instruments.restarted():
                 ended = RESTARTED
             return EngineError(f"the engine ended in trial {trial.number} ({ended})")
@@ -271,7 +272,8 @@ class Trials:
     ) -> tuple[Trial, tuple[str, ...]]:
         """Offer one rate; return the trial and the commonest error messages."""
         spec, engine, (rate_urps, band) = self.spec, launched.engine, offer
-        require_descriptors(spec.protocol, band)  # a higher band than the first asks for more
+        # A higher band than the first asks for more.
+        require_descriptors(spec.protocol, band, spec.endpoint.replicas)
         realisation = self.windows.realisation(launched.repeat, band)
         longest_s = trial_seconds(spec.setup.slo, realisation, rate_urps, passes=True).high
         self.budget.require(longest_s, f"a trial at {rate_urps / 1e6:.3f} requests/s")
@@ -312,6 +314,7 @@ class Trials:
         launched.texts[number] = offered.texts
         launched.instruments.no_window()
         self.work.keep_requests(number, offered.records)
+        replicas = _replicas_after(spec, engine)
         end = self.work.journal.append(
             "trial_end",
             repeat=launched.repeat,
@@ -323,9 +326,16 @@ class Trials:
             client_cpu_ppm=offered.cpu_ns * 1_000_000 // max(1, offered.wall_ns),
             clock_step_ns=offered.clock_step_ns,
             **_of_workers(offered),
+            **replicas,
         )
         trial = Trial.from_journal(
-            launched.line, start, end, realisation, offered.records, band=band
+            launched.line,
+            start,
+            end,
+            realisation,
+            offered.records,
+            band=band,
+            replicas=spec.endpoint.replicas,
         )
         return trial, offered.errors
 
@@ -337,10 +347,18 @@ def _of_workers(offered: Offered) -> dict[str, JsonValue]:
     return {"offset_bounds_ns": list(offered.offset_bounds_ns), "lost": offered.lost}
 
 
+def _replicas_after(spec: Spec, engine: RunningEngine) -> dict[str, JsonValue]:
+    """Return what a line tells of the replicas now; nothing where there is one engine."""
+    if spec.endpoint.replicas == 1:
+        return {}
+    found = who_answers(engine.urls, spec.endpoint.api_key_variable)
+    return {"replicas": [None if each is None else each.to_json() for each in found]}
+
+
 def target_of(spec: Spec, engine: RunningEngine) -> Target:
     """Return where the requests of `spec` go."""
     endpoint = spec.endpoint
-    return Target.from_url(engine.url, endpoint.api, endpoint.api_key_variable)
+    return Target.from_urls(engine.urls, endpoint.api, endpoint.api_key_variable)
 
 
 def _mended(found: Fault) -> str:

@@ -42,7 +42,7 @@ from tokenwatt_site.measure.begun import begin
 from tokenwatt_site.measure.client import Client
 from tokenwatt_site.measure.clock import utc_now
 from tokenwatt_site.measure.credential import authorisation
-from tokenwatt_site.measure.endpoint import EngineFacts, read_back
+from tokenwatt_site.measure.endpoint import EngineFacts
 from tokenwatt_site.measure.engine import RunningEngine, attach, launch
 from tokenwatt_site.measure.fleet.local import clients
 from tokenwatt_site.measure.headroom import held_text, highest_asked_urps, require_start
@@ -50,6 +50,9 @@ from tokenwatt_site.measure.instruments import Instruments
 from tokenwatt_site.measure.modelling import fitted
 from tokenwatt_site.measure.planning import plan
 from tokenwatt_site.measure.preflight import (
+    PROMPTS,
+    Preflight,
+    as_one,
     compare,
     preflight,
     require_descriptors,
@@ -57,6 +60,7 @@ from tokenwatt_site.measure.preflight import (
     require_restart,
 )
 from tokenwatt_site.measure.restart import restart
+from tokenwatt_site.measure.roster import as_told, read_back_all, require_alike
 from tokenwatt_site.measure.searching import (
     RESTARTED,
     Budget,
@@ -73,7 +77,8 @@ from tokenwatt_site.measure.trial import Progress
 from tokenwatt_site.measure.warmup import warm_up
 from tokenwatt_site.measure.workfolder import Measured, WorkFolder, require_same_boards
 from tokenwatt_site.model_shape.document import ModelDocument, headers_digest
-from tokenwatt_site.prompts import Words, trial_key
+from tokenwatt_site.prompts import Prompts, Words, trial_key
+from tokenwatt_site.replicas import starts
 from tokenwatt_site.run import ReadBack
 from tokenwatt_site.spec import Spec
 from tokenwatt_site.trace import Trace
@@ -312,8 +317,14 @@ class _Session:
                 gone = self._trials.run(launched)
                 if gone is None:
                     self._idle(launched, "after")
+            within = instruments.read_within_ns
             self._journal.append(
-                "repeat_end", repeat=repeat, hung=hung, notes=instruments.notes, gone=gone
+                "repeat_end",
+                repeat=repeat,
+                hung=hung,
+                notes=instruments.notes,
+                gone=gone,
+                **({"read_within_ns": within} if within else {}),
             )
             if gone is not None:
                 return
@@ -370,11 +381,10 @@ class _Session:
         if endpoint.restart is None or not launches:
             return
         self._events.say(f"restarting the engine: {shlex.join(endpoint.restart)}")
-        told = launches[-1].data["engine_started"]
         restart(
             endpoint.restart,
-            endpoint.url or "",
-            started=None if told is None else str(told),
+            endpoint.addresses,
+            starts=starts(launches[-1], endpoint.replicas),
             log=self.work.path / "restart.log",
             timeout_s=endpoint.ready_timeout_s,
             api_key_variable=endpoint.api_key_variable,
@@ -383,7 +393,7 @@ class _Session:
     def _engine(self) -> AbstractContextManager[RunningEngine]:
         spec = self._spec
         if spec.endpoint.start == "attach":
-            return attach(spec.endpoint.url or "", spec.endpoint.api_key_variable)
+            return attach(*spec.endpoint.addresses, api_key_variable=spec.endpoint.api_key_variable)
         argv = spec.setup.engine.argv
         return launch(
             argv if isinstance(argv, tuple) else (),
@@ -397,14 +407,15 @@ class _Session:
 
     def _compared(
         self, engine: RunningEngine, instruments: Instruments
-    ) -> tuple[EngineFacts, tuple[ReadBack, ...]]:
+    ) -> tuple[tuple[EngineFacts, ...], tuple[ReadBack, ...]]:
         """Compare engine and boards with the spec and with earlier launches."""
         if (before := self.work.boards()) is not None:
             require_same_boards(before, instruments.boards)
-        facts = read_back(engine.url, self._spec.endpoint.api_key_variable)
+        facts = read_back_all(engine.urls, self._spec.endpoint.api_key_variable)
+        require_alike(self._spec, facts)
         model = self.work.model()
         digest = headers_digest(model) if model is not None else None
-        return facts, compare(self._spec, facts, instruments.primary, digest)
+        return facts, compare(self._spec, facts[0], instruments.primary, digest)
 
     def _launched(
         self,
@@ -415,7 +426,7 @@ class _Session:
     ) -> Launched:
         """Compare the engine with the spec, and do all that goes before its trials."""
         spec, protocol = self._spec, self._spec.protocol
-        require_new_launch(self._journal.lines, repeat, engine.started)
+        require_new_launch(self._journal.lines, repeat, engine.starts)
         continues = self._continues(repeat, engine)
         facts, read_back_rows = self._compared(engine, instruments)
         # Fresh for every launch: an attached engine may still hold what an earlier one asked.
@@ -425,19 +436,16 @@ class _Session:
         prompts = prompts_for(spec.endpoint, engine.url)
         # What the first pilot offers, or near it: for its lengths.
         band = self._windows.band_at(protocol.start_urps)
-        require_descriptors(protocol, band)
-        ready = preflight(
-            spec,
-            engine.url,
-            facts,
-            lambda stream, tokens: prompts.prompt(key, stream, tokens),
-            counted_by=prompts.tokenizer if isinstance(prompts, Words) else None,
-        )
+        require_descriptors(protocol, band, len(engine.urls))
+        ready = self._preflight(engine, facts, prompts, key)
         if sittings is not None:
-            sittings.require_answerable(engine, facts.context_tokens)
+            sittings.require_answerable(engine, facts[0].context_tokens)
         realisation = self._windows.realisation(repeat, band)
-        name = facts.name or "the engine"
-        self._events.say(f"repeat {repeat} of {protocol.repeats}: {name} passed the preflight")
+        name = facts[0].name or "the engine"
+        each = f", each of {len(facts)} replicas," if len(facts) > 1 else ""
+        self._events.say(
+            f"repeat {repeat} of {protocol.repeats}: {name}{each} passed the preflight"
+        )
         if isinstance(prompts, Words):
             self._events.say(f"prompts are words: {prompts}")
         warm = warm_up(
@@ -458,7 +466,7 @@ class _Session:
             start=spec.endpoint.start,
             continues=continues,
             engine_started=engine.started,
-            engine=facts.name,
+            engine=facts[0].name,
             read_back=[item.to_json() for item in read_back_rows],
             prompts=prompts.to_json(),
             chat_overhead=ready.chat_overhead_tokens,
@@ -467,6 +475,7 @@ class _Session:
             longest_asked=ready.longest_asked,
             warm_up=warm.to_json(),
             self_test=held.to_json(),
+            **({"replicas": [as_told(f).to_json() for f in facts]} if len(facts) > 1 else {}),
         )
         require_start(spec, realisation, held)
         self._events.say(held_text(realisation, held, most_urps))
@@ -487,6 +496,22 @@ class _Session:
                 " INVALID"
             )
         return Launched(launch_line, repeat, engine, held, prompts, instruments)
+
+    def _preflight(
+        self, engine: RunningEngine, facts: Sequence[EngineFacts], prompts: Prompts, key: bytes
+    ) -> Preflight:
+        """Probe the engine, or each of its replicas, with prompts that none was asked before."""
+
+        def probed(place: int) -> Preflight:
+            def prompt(stream: int, tokens: int) -> Sequence[int] | str:
+                return prompts.prompt(key, place * PROMPTS + stream, tokens)
+
+            counted_by = prompts.tokenizer if isinstance(prompts, Words) else None
+            return preflight(
+                self._spec, engine.urls[place], facts[place], prompt, counted_by=counted_by
+            )
+
+        return as_one([probed(place) for place in range(len(facts))])
 
     def _continues(self, repeat: int, engine: RunningEngine) -> bool:
         """Tell whether this is the process on which the repeat was broken off, as far as it says.

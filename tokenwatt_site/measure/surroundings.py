@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Mapping
 
-from tokenwatt_site.private import Private, host_of
+from tokenwatt_site.private import Private
 from tokenwatt_site.schema import is_secret_variable
 from tokenwatt_site.spec import Spec
 
@@ -28,9 +28,7 @@ def surroundings(spec: Spec, environment: Mapping[str, str], host: str | None = 
     values = (
         value for name, value in environment.items() if name in named or is_secret_variable(name)
     )
-    urls = [spec.endpoint.url, *(instrument.url for instrument in spec.instruments)]
-    hosts = {host or socket.gethostname(), *(host_of(url) for url in urls if url is not None)}
     return Private(
         secrets=frozenset(value for value in values if len(value) >= _LEAST_SECRET),
-        hosts=frozenset(filter(None, hosts)),
+        hosts=spec.hosts | frozenset(filter(None, [host or socket.gethostname()])),
     )

@@ -57,11 +57,11 @@ def warm_up(
     rows = [realisation.rows[number] for number in realisation.scored_rows]
     given = max(1, round(median(row.input_tokens for row in rows)) - chat_overhead)
     tokens = min(MOST_TOKENS, max(1, round(median(row.output_tokens for row in rows))))
-    silent = 0
+    silent, at_once = 0, AT_ONCE * len(target.replicas)
 
     def ask(number: int) -> Burst:
         nonlocal silent
-        streams = range(FIRST_STREAM + number * AT_ONCE, FIRST_STREAM + (number + 1) * AT_ONCE)
+        streams = range(FIRST_STREAM + number * at_once, FIRST_STREAM + (number + 1) * at_once)
         offered = offer(
             [
                 _planned(spec, row, prompts.prompt(key, stream, given), given, tokens)

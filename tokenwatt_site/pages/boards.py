@@ -10,11 +10,18 @@ UNTOLD = "not told"
 
 
 def table(claims: Claims) -> Table | None:
-    """Return a row per board and repeat; None where no board was read."""
+    """Return a row per board and repeat; None where no board was read.
+
+    Node and role are columns where there are several nodes, or a prefill/decode split.
+    """
     if not claims.boards:
         return None
+    several = any(board.node is not None for board in claims.boards)
+    split = any(board.role is not None for board in claims.boards)
     head = (
         "Board",
+        *(("Node",) if several else ()),
+        *(("Role",) if split else ()),
         "Repeat",
         "Name",
         "Energy, J",
@@ -26,13 +33,15 @@ def table(claims: Claims) -> Table | None:
         "Chip, °C",
         "Held back by",
     )
-    return head, tuple(_row(board) for board in claims.boards)
+    return head, tuple(_row(board, several=several, split=split) for board in claims.boards)
 
 
-def _row(board: BoardClaim) -> tuple[str, ...]:
+def _row(board: BoardClaim, *, several: bool, split: bool) -> tuple[str, ...]:
     watts, limit = board.mean_power_w, board.limit_w
     return (
         board.uuid,
+        *((str(board.node),) if several else ()),
+        *((board.role or UNTOLD,) if split else ()),
         str(board.repeat),
         board.name,
         _told(board.energy_j),
@@ -43,6 +52,33 @@ def _row(board: BoardClaim) -> tuple[str, ...]:
         _told(board.memory_mhz),
         _told(board.celsius),
         held_back(board),
+    )
+
+
+def roles(claims: Claims) -> Table | None:
+    """Return a row per role and repeat; None where boards have none."""
+    if not claims.roles:
+        return None
+    head = (
+        "Role",
+        "Repeat",
+        "Boards",
+        "Energy of the window, J",
+        "Of all boards, %",
+        "Mean, W",
+        "J per output token",
+    )
+    return head, tuple(
+        (
+            role.role,
+            str(role.repeat),
+            str(role.boards),
+            _told(role.energy_j),
+            _told(role.percent, 1),
+            _told(role.mean_power_w, 1),
+            _told(role.joules_per_token, 3),
+        )
+        for role in claims.roles
     )
 
 

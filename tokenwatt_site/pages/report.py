@@ -27,6 +27,7 @@ from tokenwatt_site.pages import (
     numbers,
     outcomes,
     related,
+    replicas,
     setup,
     statements,
     text,
@@ -123,6 +124,8 @@ def render(
         # What is INVALID stands above the key figures.
         checks=[told for told in outcomes.listed(claims) if told[0] != outcomes.WORDS["INVALID"]],
         boards=boards.table(claims),
+        roles=boards.roles(claims),
+        replicas=replicas.table(claims),
         column=configuration.title,
         definitions=[METRICS[key] for key in dict.fromkeys(c.key for c in claims.metrics)],
         setup=setup.rows(configuration.setup, head.run.conditions.read_back, _seen(configuration)),

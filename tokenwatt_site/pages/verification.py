@@ -110,7 +110,7 @@ CHECKS = (
         "Its hash chain is whole and ends at the signed head. It opens with this configuration,"
         " this spec and our seed rule. Each trial has its start and its end, none is missing or"
         " added, and each offered the draw of its repeat. Engine, stamps, read-back and self-test"
-        " of the run are those that it tells.",
+        " of the run are those that it tells, and each launch and trial tells of every replica.",
         "No trial was dropped from what was committed to.",
         "That no other journal was thrown away.",
         "What it tells of prompts, instruments, idle spans and sittings. What engine and driver"
@@ -137,11 +137,12 @@ CHECKS = (
     Check(
         10,
         "Recomputation",
-        "Every trial is judged again, and boundaries, goodput, latencies, attainment and energy are"
-        " made again: |a - b| ≤ 5e-7 max(|a|, |b|), counts exactly. The engine model on request.",
+        "Every trial is judged again, and boundaries, goodput, latencies, attainment, energy and"
+        " what each replica did are made again: |a - b| ≤ 5e-7 max(|a|, |b|), counts exactly. The"
+        " engine model on request.",
         "The numbers follow from the evidence.",
         "That the evidence is true. Only a rerun by others can show that.",
-        "Memory bandwidth, answers, boards, caveats and the reasons in words.",
+        "Memory bandwidth, answers, boards and their roles, caveats and the reasons in words.",
     ),
 )
 

@@ -12,7 +12,8 @@ from tokenwatt_site.energy.idle import IdleSpan
 from tokenwatt_site.errors import InputError, Problem
 from tokenwatt_site.journal import Entry
 from tokenwatt_site.prompts import PUBLISHER_NONCE, Ids, prompts_of, seed_rule
-from tokenwatt_site.read_back import check_rows
+from tokenwatt_site.read_back import agrees, check_rows, declared
+from tokenwatt_site.replicas import Replica, after_trial, at_launch, starts
 from tokenwatt_site.run import ReadBack, Run
 from tokenwatt_site.trials import Told, band_of
 from tokenwatt_site.trust.difference import expect_equal
@@ -55,7 +56,8 @@ def check_journal(run: Run, journal: Sequence[Entry], windows: Windows, keyid: s
                 expected=f"repeats 1 to {len(planned)}, last line close",
             )
         )
-    _check_launches(journal)
+    _check_replicas(run, journal)
+    _check_launches(journal, run.spec.endpoint.replicas)
     _check_continued(run, journal)
     _check_idle(journal)
     _check_overhead(run, journal)
@@ -164,24 +166,58 @@ def _at(line: Entry, what: str) -> InputError:
     return InputError(Problem(what, field=f"journal line {line.seq} ({line.event})"))
 
 
-def _check_launches(journal: Sequence[Entry]) -> None:
-    """Check that no two repeats were of one engine process, where the engine tells its start."""
-    last = {line.data["repeat"]: line for line in journal if line.event == "launch"}
-    repeat_of: dict[str, int] = {}
-    for repeat, line in last.items():
-        started = line.data.get("engine_started")
-        if started is None:
-            continue
-        first = repeat_of.setdefault(str(started), repeat)
-        if first != repeat:
+def _check_replicas(run: Run, journal: Sequence[Entry]) -> None:
+    """Check that launches and trials tell of the replicas that are asked apart, and of no others.
+
+    At a launch each was the engine of the spec, and served its model.
+    """
+    count = run.spec.endpoint.replicas
+    for line in journal:
+        if line.event == "launch":
+            for number, replica in enumerate(at_launch(line, count)):
+                _check_replica(run, replica, f"journal line {line.seq}.replicas.{number}")
+        elif line.event == "trial_end":
+            after_trial(line, count)
+
+
+def _check_replica(run: Run, replica: Replica, where: str) -> None:
+    told = declared(run.spec)
+    said = {
+        "setup.engine.name": replica.engine,
+        "setup.engine.version": replica.version,
+        "setup.engine.build": replica.build,
+        "endpoint.model": ", ".join(replica.models),
+    }
+    for field, seen in said.items():
+        if seen is not None and not agrees(field, told[field], seen):
             raise InputError(
                 Problem(
-                    f"is the engine of repeat {first} too, so repeat {repeat} is no new launch",
-                    field=f"journal line {line.seq}.engine_started",
-                    found=repr(started)[:80],
-                    expected="another process for every repeat",
+                    "is not what the spec declares",
+                    field=f"{where} ({field})",
+                    found=repr(seen)[:80],
+                    expected=told[field],
                 )
             )
+
+
+def _check_launches(journal: Sequence[Entry], replicas: int) -> None:
+    """Check that no two repeats were of one engine process, where the engine tells its start."""
+    last = {line.data["repeat"]: line for line in journal if line.event == "launch"}
+    repeat_of: dict[tuple[int, str], int] = {}
+    for repeat, line in last.items():
+        for place, started in enumerate(starts(line, replicas)):
+            if started is None:
+                continue
+            first = repeat_of.setdefault((place, started), repeat)
+            if first != repeat:
+                raise InputError(
+                    Problem(
+                        f"is the engine of repeat {first} too, so repeat {repeat} is no new launch",
+                        field=f"journal line {line.seq}.engine_started",
+                        found=repr(started)[:80],
+                        expected="another process for every repeat",
+                    )
+                )
 
 
 def _check_continued(run: Run, journal: Sequence[Entry]) -> None:

@@ -21,7 +21,7 @@ from tokenwatt_site.evidence.power import (
 )
 from tokenwatt_site.journal import Entry
 from tokenwatt_site.run import Run
-from tokenwatt_site.spec import GPU_SCOPES, SCOPES, Accelerator
+from tokenwatt_site.spec import GPU_SCOPES, SCOPES, Accelerator, Spec
 from tokenwatt_site.trials import Evidence, Trial
 from tokenwatt_site.trust.difference import expect_equal
 
@@ -58,6 +58,7 @@ def check_power(run: Run, evidence: Evidence) -> None:
             what = "is not one of each board of setup.accelerator.count"
             expect_equal("conditions.board_uuids", len(boards), setup.accelerator.count, what)
             _check_boards(setup.accelerator, log)
+            _check_roles(run.spec, boards)
     for number, beside in enumerate(evidence.beside, start=1):
         check_log(f"power-beside-{number}", beside)
     # The session reads once a second, and never more often: see `spec.PowerSource`.
@@ -70,6 +71,15 @@ def check_power(run: Run, evidence: Evidence) -> None:
             if not run.simulated:  # a formula may well give the same watts twice
                 check_replayed(place, each)
     _check_none_is_left_out(run, evidence)
+
+
+def _check_roles(spec: Spec, uuids: Sequence[str]) -> None:
+    roles = spec.board_roles
+    if roles is None:
+        return
+    without = [uuid for uuid in uuids if roles.of(uuid) is None]
+    what = "are not of the boards that were read, each with one"
+    expect_equal("spec.board_roles", [*without, *roles.unused(uuids)], [], what)
 
 
 def _check_boards(declared: Accelerator, log: PowerLog) -> None:

@@ -250,8 +250,33 @@
     return made;
   }
 
-  /* The claims of a run that follow from its requests and power; `power` is {log, idles}, or null. */
-  function derive(spec, data, all, r, power) {
+  /* What each replica did in the windows at the highest passing rates; undefined where one engine was asked. */
+  function replicaClaims(spec, journal, tops, r) {
+    var count = trials.replicaCount(spec), scored = [].concat.apply([], tops.map(function (t) { return t.scored; })), made = [];
+    if (count === 1) { return undefined; }
+    var told = [].concat.apply([], Array.from(trials.launchesOf(journal).values())).map(function (line) {
+      return trials.replicasOf(line, count);
+    });
+    for (var place = 0; place < count; place++) {
+      var own = scored.filter(function (i) { return r.row[i] % count === place; });
+      var failed = own.filter(function (i) { return r.status[i] !== trials.OK; }).length;
+      var versions = new Set(told.map(function (launch) { return launch[place].version; }).filter(Boolean));
+      made.push({
+        number: place + 1, version: Array.from(versions).join(", ") || null, requests: own.length,
+        percent: scored.length ? 100 * own.length / scored.length : null, failed: failed,
+        ttft_p99_ms: p99Ms("ttft", own, failed, r), tpot_p99_ms: p99Ms("tpot", own, failed, r)
+      });
+    }
+    return made;
+  }
+
+  function p99Ms(key, own, failed, r) {
+    var known = trials.values(key, r, own), n = known.length + failed, value = trials.atQuantile(known, n, 0.99);
+    return value === null || engine.rank(0.99, n) >= n ? null : value / 1e6;
+  }
+
+  /* The claims of a run that follow from its journal, its requests and power; `power` is {log, idles}, or null. */
+  function derive(spec, data, journal, all, r, power) {
     var claimed = all.map(function (trial) { return trialClaim(spec, trial, r, power); }), found = repeatClaims(spec, all, claimed);
     var metrics = [].concat(
       rateClaims(data, found.repeats, found.tops, r), latencyClaims(spec, data, found.tops, r),
@@ -260,7 +285,8 @@
     return {
       made: {
         slo_met: found.tops.length > 0 && found.repeats.every(function (one) { return one.highest_pass_urps !== null; }),
-        trials: claimed, repeats: found.repeats, distributions: distributions(found.tops, r)
+        trials: claimed, repeats: found.repeats, distributions: distributions(found.tops, r),
+        replicas: replicaClaims(spec, journal, found.tops, r)
       },
       metrics: metrics, tops: found.tops
     };

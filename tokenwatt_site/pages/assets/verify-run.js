@@ -102,7 +102,10 @@
       function () {
         if (!run.trials) { return null; }
         if (run.power) { run.power.idles = energy.idleOf(run.power.log, run.journal); }
-        run.derived = claims.derive(run.document.spec, data, run.trials, run.records, run.power);
+        if (run.document.claims.replicas && trials.replicaCount(run.document.spec) === 1) {
+          refuse("claims.replicas tells of replicas, and one engine was asked");
+        }
+        run.derived = claims.derive(run.document.spec, data, run.journal, run.trials, run.records, run.power);
         report.numbers = claims.compared(run.derived.metrics, run.document.claims, data);
         report.omitted = omitted(run, report.numbers);
         var found = differences(run.derived.made, run.document.claims, "claims", report.numbers);
@@ -151,7 +154,8 @@
   /* Latencies of objectives and order statistics: what the builder counts as numbers too. */
   function numbersOf(made) {
     return claims.count(made.trials.map(function (trial) { return trial.objectives.map(function (one) { return one.value_ms; }); }))
-      + claims.count(made.distributions.map(function (one) { return one.values_ms; }));
+      + claims.count(made.distributions.map(function (one) { return one.values_ms; }))
+      + claims.count((made.replicas || []).map(function (one) { return [one.percent, one.ttft_p99_ms, one.tpot_p99_ms]; }));
   }
 
   /* The labels of numbers that are claimed and not made again, not even by a replay. */

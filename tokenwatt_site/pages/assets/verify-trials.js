@@ -52,7 +52,10 @@
       && (journal[journal.length - 1].event !== "close" || measured.size !== repeats || ended.size !== repeats)) {
       refuse("says complete, which the journal does not show");
     }
-    checkLaunches(journal);
+    journal.forEach(function (line) {
+      if (line.event === "launch" || line.event === "trial_end") { replicasOf(line, replicaCount(document.spec)); }
+    });
+    checkLaunches(journal, replicaCount(document.spec));
     checkConditions(document, journal);
     var hashes = new Map();
     starts.forEach(function (line) {
@@ -109,15 +112,47 @@
     return ended;
   }
 
+  /* How many addresses a spec asks apart. */
+  function replicaCount(spec) { return spec.endpoint.urls ? spec.endpoint.urls.length : 1; }
+
+  /* What the replicas said at a launch, or after a trial, where null did not answer; empty where one engine is asked. */
+  function replicasOf(line, count) {
+    var told = line.data.replicas, launch = line.event === "launch";
+    if (count === 1) {
+      if (told !== undefined) { at(line, "tells of replicas, and one engine is asked"); }
+      return [];
+    }
+    var text = function (value) { return value === null || typeof value === "string"; };
+    var whole = Array.isArray(told) && told.length === count && told.every(function (one) {
+      if (one === null) { return !launch; }
+      return typeof one === "object" && text(one.engine) && text(one.version) && text(one.build) && text(one.started)
+        && Array.isArray(one.models) && one.models.every(function (name) { return typeof name === "string"; });
+    });
+    if (!whole) { at(line, "does not tell of the " + count + " replicas that are asked"); }
+    return told;
+  }
+
+  /* Whether a replica was not there any more after a trial, or was another than at the launch; what is not told says nothing. */
+  function hasChanged(before, after) {
+    return before.some(function (was, i) {
+      var now = after[i], other = function (name) { return was[name] !== null && now[name] !== null && was[name] !== now[name]; };
+      return now === null || ["engine", "version", "build", "started"].some(other)
+        || JSON.stringify(was.models) !== JSON.stringify(now.models);
+    });
+  }
+
   /* No two repeats are of one engine process, where it tells its start. */
-  function checkLaunches(journal) {
+  function checkLaunches(journal, count) {
     var last = new Map(), repeatOf = new Map();
     journal.forEach(function (line) { if (line.event === "launch") { last.set(line.data.repeat, line); } });
     last.forEach(function (line, repeat) {
-      var started = line.data.engine_started;
-      if (started === null || started === undefined) { return; }
-      if (repeatOf.has(String(started))) { at(line, "is of the same engine process as repeat " + repeatOf.get(String(started))); }
-      repeatOf.set(String(started), repeat);
+      var told = replicasOf(line, count).map(function (one) { return one.started; });
+      (count === 1 ? [line.data.engine_started] : told).forEach(function (started, place) {
+        if (started === null || started === undefined) { return; }
+        var process = place + "/" + started;
+        if (repeatOf.has(process)) { at(line, "is of the same engine process as repeat " + repeatOf.get(process)); }
+        repeatOf.set(process, repeat);
+      });
     });
   }
 
@@ -191,9 +226,10 @@
       var before = own.filter(function (launch) { return launch.seq < line.seq; });
       var launch = before.length ? before[before.length - 1] : own[own.length - 1], test = launch.data.self_test;
       var drawn = windows.realisation(line.data.repeat, band), rate = integer(line.data, "rate_urps", 1);
+      var count = replicaCount(spec), replicas = replicasOf(launch, count), after = replicasOf(end, count);
       var trial = {
         repeat: integer(line.data, "repeat", 0), number: integer(line.data, "trial", 0), rateUrps: rate, started: line.at,
-        epochNs: integer(end.data, "epoch_ns", 0), alive: end.data.engine_alive === true, abandoned: line.seq < own[0].seq,
+        epochNs: integer(end.data, "epoch_ns", 0), alive: end.data.engine_alive === true && !hasChanged(replicas, after), abandoned: line.seq < own[0].seq,
         overhead: integer(launch.data, "chat_overhead", 0), cpuPpm: integer(end.data, "client_cpu_ppm", 0),
         clockStepNs: integer(end.data, "clock_step_ns", 0), lost: lost(end), offsetBounds: offsetBounds(end),
         held: { events: integer(test, "events_per_s", 0), requests: integer(test, "requests_urps", 0) },
@@ -422,7 +458,7 @@
 
   scope.TokenwattTrials = {
     OK: OK, CENSORED: CENSORED, FAILURES: FAILURES, METRIC: METRIC, known: known, checkJournal: checkJournal,
-    readTrials: readTrials, checkRequests: checkRequests, checkEpochs: checkEpochs, judgements: judgements, decide: decide,
+    readTrials: readTrials, launchesOf: launchesOf, replicaCount: replicaCount, replicasOf: replicasOf, checkRequests: checkRequests, checkEpochs: checkEpochs, judgements: judgements, decide: decide,
     meetsAll: meetsAll, isInvalid: isInvalid, atQuantile: atQuantile, values: values, lagNs: lagNs, stampNs: stampNs, p99: p99,
     nearest: nearest, nameOf: nameOf
   };
