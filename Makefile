@@ -58,7 +58,7 @@ $(VENV)/base.stamp: pyproject.toml
 	touch $@
 
 $(VENV)/dev.stamp: $(VENV)/base.stamp
-	$(PIP) install --group dev
+	$(PIP) install --editable '.[fleet]' --group dev
 	touch $@
 
 $(VENV)/bench.stamp: $(VENV)/base.stamp

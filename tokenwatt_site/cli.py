@@ -46,12 +46,12 @@ from tokenwatt_site.errors import (
     TokenwattError,
     UsageError,
 )
+from tokenwatt_site.measure.fleet.senders import Workers
 from tokenwatt_site.measure.session import Events
 from tokenwatt_site.measure.trial import Progress
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.run import Run
 from tokenwatt_site.spec import Role, json_schema
-from tokenwatt_site.trials import MAX_WORKERS
 from tokenwatt_site.trust.recomputation import Level
 
 P = ParamSpec("P")
@@ -205,13 +205,16 @@ def measure(
         str | None, typer.Option(help="Hex that a publisher gave, to draw prompts from too.")
     ] = None,
     workers: Annotated[
-        int,
-        typer.Option(min=1, max=MAX_WORKERS, help="Client processes that send, on this machine."),
-    ] = 1,
+        str,
+        typer.Option(
+            help="Client processes that send: so many on this machine; or auto, HOST:PORT or"
+            " ray://HOST:PORT, one on each node of that Ray cluster; or NUMBER@ADDRESS, so many.",
+        ),
+    ] = "1",
 ) -> None:
     """Measure a configuration and write a signed run file."""
     limit_s = None if budget is None else budget_s(budget)
-    given = publisher_nonce(nonce)
+    given, sending = publisher_nonce(nonce), Workers.read(workers)
     if resume is not None:
         if spec or label or role or gpus or commit_to or nonce:
             raise UsageError(
@@ -242,7 +245,7 @@ def measure(
             budget_s=limit_s,
             commit_to=commit_to,
             nonce=given,
-            workers=workers,
+            workers=sending,
         )
     _print_summary(run)
     typer.echo(path)

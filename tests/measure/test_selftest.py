@@ -16,7 +16,7 @@ from tests.support.runs import small_spec
 from tokenwatt_site.errors import EnvironmentProblem
 from tokenwatt_site.measure import capacity, selftest
 from tokenwatt_site.measure.capacity import AnswerShape, due_ns
-from tokenwatt_site.measure.selftest import RunningEmitter, emitting, self_test
+from tokenwatt_site.measure.selftest import RunningEmitter, Senders, emitting, self_test
 from tokenwatt_site.validity import Tolerances
 from tokenwatt_site.workload import Realisation, workload_of
 
@@ -245,7 +245,7 @@ def test_a_processor_is_left_to_the_client_of_those_that_it_may_use(
     monkeypatch.setattr(
         selftest.os, "sched_getaffinity", lambda _: set(range(processors)), raising=False
     )
-    assert selftest._servers(1) == servers
+    assert selftest._servers(Senders()) == servers
     monkeypatch.delattr(selftest.os, "sched_getaffinity")
     monkeypatch.setattr(selftest.os, "cpu_count", lambda: processors)
-    assert selftest._servers(1) == servers
+    assert selftest._servers(Senders()) == servers

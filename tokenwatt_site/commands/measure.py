@@ -33,6 +33,7 @@ from tokenwatt_site.evidence.store import EvidenceFile, fetch
 from tokenwatt_site.files import put, put_new
 from tokenwatt_site.journal import Entry
 from tokenwatt_site.journal import parse as parse_journal
+from tokenwatt_site.measure.fleet.senders import ALONE, Workers
 from tokenwatt_site.measure.session import Events, kept, measure
 from tokenwatt_site.measure.tokenizer import prompts_by_file
 from tokenwatt_site.measure.workfolder import SPEC_FILE
@@ -303,7 +304,7 @@ def measure_and_sign(
     budget_s: float | None = None,
     commit_to: Path | None = None,
     nonce: str | None = None,
-    workers: int = 1,
+    workers: Workers = ALONE,
 ) -> tuple[Path, Run]:
     """Measure, derive, sign, and write the run file with its evidence beside it.
 

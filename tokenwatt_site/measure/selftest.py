@@ -33,6 +33,7 @@ from tokenwatt_site.measure.capacity import (
 )
 from tokenwatt_site.measure.client import Client, PlannedRequest, Target, offer
 from tokenwatt_site.measure.descriptors import allow
+from tokenwatt_site.measure.fleet.senders import LOOPBACK, THIS_PROCESS, Senders
 from tokenwatt_site.run import SelfTest
 from tokenwatt_site.spec import Spec
 from tokenwatt_site.validity import Tolerances
@@ -51,8 +52,7 @@ def self_test(
     spec: Spec,
     realisation: Realisation,
     most_urps: int,
-    client: Client = offer,
-    workers: int = 1,
+    sending: Senders = THIS_PROCESS,
 ) -> SelfTest:
     """Find what this client holds, up to twice what `most_urps` asks, in 1e-6 requests/s.
 
@@ -60,43 +60,46 @@ def self_test(
         spec: whose tolerances hold.
         realisation: whose gaps and lengths are offered.
         most_urps: the highest rate that may be asked.
-        client: what sends.
-        workers: of how many processes it is.
+        sending: what sends.
 
     Raises:
         EnvironmentProblem: the server of the test did not start, or ended.
     """
     shape, tolerances = AnswerShape.of(spec, realisation), Tolerances.of(spec)
     allow(_DESCRIPTORS)
-    with emitting(shape, _servers(workers)) as emitter:
+    with emitting(shape, _servers(sending), sending.host) as emitter:
         return highest_held(
             rates_to_try(spec, realisation, shape, most_urps),
-            lambda urps: emitter.attempt(due_ns(realisation, urps), urps, tolerances, client),
+            lambda urps: emitter.attempt(
+                due_ns(realisation, urps), urps, tolerances, sending.client
+            ),
             tolerances,
         )
 
 
-def _servers(workers: int) -> int:
+def _servers(sending: Senders) -> int:
     """Return how many processes serve: one for each processor but the client's, up to a few."""
+    here = sending.count if sending.host == LOOPBACK else 1  # of others, the one that leads them
     bound = hasattr(os, "sched_getaffinity")  # macOS has none
     processors = len(os.sched_getaffinity(0)) if bound else os.cpu_count() or 1
-    return min(max(1, processors - workers), workers * _MOST_SERVERS)
+    return min(max(1, processors - here), sending.count * _MOST_SERVERS)
 
 
 @contextmanager
-def emitting(shape: AnswerShape, servers: int) -> Iterator[RunningEmitter]:
+def emitting(shape: AnswerShape, servers: int, host: str = LOOPBACK) -> Iterator[RunningEmitter]:
     """Run the server of the test, in processes that end when this block or this process does.
 
     Args:
         shape: of its answers.
         servers: how many processes; one where the kernel cannot spread connections among them.
+        host: at which address of this machine.
 
     Raises:
         EnvironmentProblem: one of them did not start. None is left then.
     """
     processes: list[subprocess.Popen[bytes]] = []
     try:
-        listeners = _listeners(servers)
+        listeners = _listeners(servers, host)
         port = listeners[0].getsockname()[1]
         try:
             for listener in listeners:
@@ -104,24 +107,24 @@ def emitting(shape: AnswerShape, servers: int) -> Iterator[RunningEmitter]:
         finally:
             for listener in listeners:
                 listener.close()  # so that its port ends with its process
-        yield RunningEmitter(processes, port, shape)
+        yield RunningEmitter(processes, f"http://{host}:{port}", shape)
     finally:
         _stop(processes)
 
 
-def _listeners(count: int) -> list[socket.socket]:
-    """Listen `count` times on one port of the loopback, or once where that does not go."""
+def _listeners(count: int, host: str) -> list[socket.socket]:
+    """Listen `count` times on one port of an address, or once where that does not go."""
     if count > 1 and hasattr(socket, "SO_REUSEPORT"):
         shared: list[socket.socket] = []
         with contextlib.suppress(OSError):
             while len(shared) < count:
-                address = shared[0].getsockname() if shared else ("127.0.0.1", 0)
+                address = shared[0].getsockname() if shared else (host, 0)
                 shared.append(socket.create_server(address, backlog=_BACKLOG, reuse_port=True))
             return shared
         for listener in shared:
             listener.close()
     try:
-        return [socket.create_server(("127.0.0.1", 0), backlog=_BACKLOG)]
+        return [socket.create_server((host, 0), backlog=_BACKLOG)]
     except OSError as error:
         raise _not_started(error) from error
 
@@ -169,7 +172,7 @@ class RunningEmitter:
     """The server of the test while it runs: processes that share a port."""
 
     def __init__(
-        self, processes: Sequence[subprocess.Popen[bytes]], port: int, shape: AnswerShape
+        self, processes: Sequence[subprocess.Popen[bytes]], url: str, shape: AnswerShape
     ) -> None:
         """Wait until all are ready.
 
@@ -178,7 +181,7 @@ class RunningEmitter:
         """
         self._processes = processes
         self._shape = shape
-        self._target = Target.from_url(f"http://127.0.0.1:{port}", "completions")
+        self._target = Target.from_url(url, "completions")
         self._sent = 0
         for process in processes:
             _line(process)

@@ -15,7 +15,7 @@ import os
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -39,12 +39,11 @@ from tokenwatt_site.measure.accuracy.sitting import (
 )
 from tokenwatt_site.measure.accuracy.task import Task
 from tokenwatt_site.measure.begun import begin
-from tokenwatt_site.measure.client import Client
 from tokenwatt_site.measure.clock import utc_now
 from tokenwatt_site.measure.credential import authorisation
 from tokenwatt_site.measure.endpoint import EngineFacts
 from tokenwatt_site.measure.engine import RunningEngine, attach, launch
-from tokenwatt_site.measure.fleet.local import clients
+from tokenwatt_site.measure.fleet.senders import ALONE, Senders, Workers, senders
 from tokenwatt_site.measure.headroom import held_text, highest_asked_urps, require_start
 from tokenwatt_site.measure.instruments import Instruments
 from tokenwatt_site.measure.modelling import fitted
@@ -110,7 +109,7 @@ def measure(
     budget_s: float | None = None,
     publisher_nonce: str | None = None,
     opened: Callable[[Entry], None] | None = None,
-    workers: int = 1,
+    workers: Workers = ALONE,
 ) -> Measured:
     """Run the protocol of `spec`, or what is missing of it, in `folder`.
 
@@ -128,7 +127,7 @@ def measure(
         budget_s: how long it may take: nothing begins that would end later; None: as it takes.
         publisher_nonce: hex that a publisher gave, from which prompts are drawn too; as `gpus`.
         opened: gets the first line of a new measurement, when it is on disk and nothing is begun.
-        workers: how many processes send; 1: this one.
+        workers: which processes send; alone: this one.
 
     Raises:
         UsageError: the variable of a key, user or password is not set, no board has such a name,
@@ -141,9 +140,10 @@ def measure(
     """
     budget = Budget(budget_s)
     authorisation(spec.endpoint.api_key_variable)
+    private = surroundings(spec, os.environ)
     with (
-        WorkFolder(folder, utc_now, surroundings(spec, os.environ)) as work,
-        clients(workers) as client,
+        senders(workers, spec.endpoint.addresses, events.say) as sending,
+        WorkFolder(folder, utc_now, replace(private, hosts=private.hosts | sending.hosts)) as work,
     ):
         if trace is not None:
             work.keep_trace(trace)
@@ -169,8 +169,7 @@ def measure(
             keyid=keyid,
             publisher_nonce=publisher_nonce,
             budget=budget,
-            client=client,
-            workers=workers,
+            sending=sending,
         )
         if fresh and opened is not None:
             opened(work.journal.lines[0])
@@ -197,8 +196,7 @@ class _Session:
         keyid: str,
         publisher_nonce: str | None,
         budget: Budget,
-        client: Client,
-        workers: int,
+        sending: Senders,
     ) -> None:
         self._spec = spec
         self._events = events
@@ -217,9 +215,16 @@ class _Session:
             publisher_nonce=publisher_nonce,
         )
         self._budget = budget
-        self._client, self._workers = client, workers
+        self._sending = sending
         self._trials = Trials(
-            spec, self._windows, work, self._begun, events.progress, events.say, budget, client
+            spec,
+            self._windows,
+            work,
+            self._begun,
+            events.progress,
+            events.say,
+            budget,
+            sending.client,
         )
         self._trials.recall()
 
@@ -459,7 +464,7 @@ class _Session:
         )
         self._events.say(str(warm))
         most_urps = highest_asked_urps(spec, self._windows, repeat)
-        held = self_test(spec, realisation, most_urps, self._client, self._workers)
+        held = self_test(spec, realisation, most_urps, self._sending)
         launch_line = self._journal.append(
             "launch",
             repeat=repeat,
