@@ -32,7 +32,7 @@ CUT = """
 """
 DRAWN = """
 () => ["attainment", "goodput"].map(name => {
-  const mark = document.querySelector(`#chart-${name} .tw-wide .tw-f-blue`);
+  const mark = document.querySelector(`#chart-${name} :is(.tw-wide, .tw-only) .tw-f-blue`);
   return [mark.checkVisibility(), getComputedStyle(mark).fill];
 })
 """

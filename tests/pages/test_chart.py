@@ -67,9 +67,8 @@ def test_the_label_of_what_no_trial_delivered_stands_below_its_mark() -> None:
 
 
 def test_shares_are_drawn_to_100_and_what_is_more_is_drawn_as_more() -> None:
-    low = chart.shares("x", "X", [("one", 61.0, "61%"), ("two", 20.0, "20%")], "%", wide=True)
+    low = chart.shares("x", "X", [("one", 61.0, "61%"), ("two", 20.0, "20%")], "%")
     assert "[0, 100.0]" in str(low.specs[0])
-    assert len(low.specs) == 2
     assert low.description == "Bars from 0, a dashed line at 100%. one: 61%; two: 20%."
     over = chart.shares("x", "X", [("one", 110.0, "110%")], "%")
     assert "[0, 114.4]" in str(over.specs[0])

@@ -66,24 +66,21 @@ def test_windows_are_shaded_and_idle_spans_marked(energetic: Configuration) -> N
 
 def rows_of_panels(figure: Figure) -> list[dict[str, float]]:
     assert figure.chart is not None
-    panels = figure.chart.specs[0].get("concat", [figure.chart.specs[0]])
-    return [row for panel in panels for row in rows_of(panel)] + rows_of(figure.chart.specs[0])
+    return [row for panel in figure.chart.specs for row in rows_of(panel)]
 
 
 def test_up_to_eight_boards_have_a_panel_each_and_more_are_a_band(boards: Configuration) -> None:
     eight = figures(whole(boards, 8))["chart-power"].chart
     sixteen = figures(whole(boards, 16))["chart-power"]
     assert eight is not None
-    assert [len(spec["concat"]) for spec in eight.specs] == [8, 8]
-    assert [spec["columns"] for spec in eight.specs] == [4, 2]
+    assert len(eight.specs) == 8
+    assert [name for name, _ in eight.panels][7] == "7 · GPU-00000007…"
+    assert all(shows.startswith("From 1") for _, shows in eight.panels)
     assert sixteen.chart is not None
     assert "The band spans 16 lines, with their mean" in sixteen.chart.description
-    row = next(r for r in rows_of(sixteen.chart.specs[0]) if "low" in r and r["x"] == 100.0)
-    watts = [
-        s.power_mw / 1e3
-        for s in a_long_log(16).samples
-        if s.power_mw is not None and s.at_ns // SECOND == 100
-    ]
+    row = next(r for r in rows_of(sixteen.chart.specs[0]) if "low" in r and r["x"] == 100.5)
+    read = [s for s in a_long_log(16).samples if s.at_ns // SECOND in {100, 101}]
+    watts = [sum(s.power_mw or 0 for s in read if s.board == i) / 2e3 for i in range(16)]
     assert (row["low"], row["high"]) == (min(watts), max(watts))
     assert row["y"] == pytest.approx(sum(watts) / 16)
 
@@ -159,7 +156,7 @@ def test_a_long_run_is_thinned_and_counted_in_minutes(boards: Configuration) -> 
     points = [r for r in rows_of(drawn.chart.specs[0]) if "part" in r]
     assert len(points) <= over_time.MOST_POINTS + 1
     assert max(r["x"] for r in points) == pytest.approx(120, abs=1)
-    assert "A point is the mean of 20 s." in drawn.note
+    assert "A point is the mean of 30 s." in drawn.note
     assert "Minutes" in str(drawn.chart.specs[0])
 
 

@@ -7,6 +7,7 @@ with a title and a description.
 
 from __future__ import annotations
 
+import html
 import json
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
@@ -23,7 +24,7 @@ from tokenwatt_site.files import put
 from tokenwatt_site.pages.svg import shorten
 
 # Part of the cache key: raise it when the rewriting below changes.
-_REWRITING = "4"
+_REWRITING = "5"
 
 BLUE = "#0b5fa5"
 BLUE_SOFT = "#cfe2f4"
@@ -54,26 +55,48 @@ _NAMESPACE = "{http://www.w3.org/2000/svg}"
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """`specs` holds one Vega-Lite document per width: wide and narrow, or a single one."""
+    """`specs` holds one Vega-Lite document per width: wide and narrow, or a single one.
+
+    Of a chart in panels it holds one for each, of which `panels` has (name, what it shows).
+    """
 
     id: str
     title: str
     description: str
     specs: tuple[Mapping[str, Any], ...]
+    panels: tuple[tuple[str, str], ...] = ()
+
+
+MOST_HALVES = 4
+"""Of so many panels each takes half of the page; of more a quarter."""
 
 
 def draw(chart: Chart, folder: Path | None = None) -> str:
-    """Return the SVG markup of a chart: one `<svg>`, or a wide and a narrow one.
+    """Return the SVG markup of a chart: one `<svg>`, a wide and a narrow one, or one per panel.
 
     Args:
         chart: what to draw.
         folder: where results lie under the digest of all that they depend on; None
             draws anew.
     """
+    if chart.panels:
+        return _draw_panels(chart, folder)
     kinds = ("wide", "narrow") if len(chart.specs) == 2 else ("only",)
     return "".join(
         _draw_one(chart, spec, kind, folder) for kind, spec in zip(kinds, chart.specs, strict=True)
     )
+
+
+def _draw_panels(chart: Chart, folder: Path | None) -> str:
+    """Draw each panel once; the style sheet places them in the width that there is."""
+    panels = enumerate(zip(chart.panels, chart.specs, strict=True))
+    drawn = "".join(
+        _draw_one(Chart(f"{chart.id}-{number}", name, shows, (spec,)), spec, "only", folder)
+        for number, ((name, shows), spec) in panels
+    )
+    size = "" if len(chart.panels) <= MOST_HALVES else " tw-panels--small"
+    said = html.escape(f"{chart.title}. {chart.description}", quote=True)
+    return f'<div class="tw-panels{size}" role="group" aria-label="{said}">{drawn}</div>'
 
 
 def _draw_one(chart: Chart, spec: Mapping[str, Any], kind: str, folder: Path | None) -> str:

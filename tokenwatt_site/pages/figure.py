@@ -16,7 +16,7 @@ class Figure:
     """A chart with its words and its data, or the reason why there is none.
 
     Exactly one of `chart` and `missing` is set. `absent` are the reasons of what a chart of several
-    parts lacks.
+    parts lacks. `whole` says that it is as wide as the page where others stand two side by side.
     """
 
     id: str
@@ -27,3 +27,4 @@ class Figure:
     note: str
     table: Table | None
     absent: tuple[str, ...] = ()
+    whole: bool = False

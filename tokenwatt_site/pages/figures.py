@@ -103,6 +103,7 @@ def _attainment(claims: Claims, slo: Sequence[Objective]) -> Figure:
         missing=None if drawn else f"{text.NOT_MEASURED}: no trial was completed",
         note=note,
         table=_trial_table(trials) if trials else None,
+        whole=True,
     )
 
 

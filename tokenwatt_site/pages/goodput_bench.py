@@ -215,4 +215,4 @@ def _pairs(
     ]
     said = "; ".join(f"{name}: {_said(a)} against {_said(b)}" for name, a, b in rows)
     words = f"A dot (long run) and a cross (one window) for each family, on an axis from 0. {said}."
-    return Chart(chart_id, title, words, both(layers, 46 + 44 * len(rows)))
+    return Chart(chart_id, title, words, both(layers, 44 * len(rows)))

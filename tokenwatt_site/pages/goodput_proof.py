@@ -240,4 +240,4 @@ def _chart(proof: Proof) -> Chart:
     )
     title = "What missed on the engine, and what the model says"
     words = f"A row for each rate and objective, on an axis of per cent from 0. {said}."
-    return Chart("goodput-proof-misses", title, words, both(layers, 46 + 48 * len(told)))
+    return Chart("goodput-proof-misses", title, words, both(layers, 48 * len(told)))

@@ -152,7 +152,7 @@ def _rate(claims: Claims) -> str:
 
 def _drawn(chart_id: str, title: str, known: list[tuple[Limit, MetricClaim]]) -> Chart:
     rows = [(line.name, claim.value or 0.0, f"{_share(claim)} {line.of}") for line, claim in known]
-    return chart.shares(chart_id, title, rows, "% of the limit", wide=True)
+    return chart.shares(chart_id, title, rows, "% of the limit")
 
 
 def traffic(configuration: Configuration) -> Figure:

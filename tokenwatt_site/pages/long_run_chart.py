@@ -134,7 +134,7 @@ def _misses(curves: int, drawn: frozenset[str]) -> Forms:
     for verdict, mark in _TRIALS.items():
         if verdict in drawn:
             layers.append(named(verdict).mark_point(opacity=1, **mark).encode(x=across, y=y))
-    return both(layers, 260)
+    return both(layers, 194)
 
 
 def residuals(points: Sequence[tuple[float, float, str]]) -> Chart:
@@ -179,7 +179,7 @@ def _residuals(drawn: frozenset[str]) -> Forms:
         if name in drawn:
             point = named(name).mark_point(opacity=1, strokeWidth=1.8, **mark)
             layers.append(point.encode(x=x, y=y))
-    return both(layers, 220)
+    return both(layers, 154)
 
 
 def _log(percent: float) -> float:

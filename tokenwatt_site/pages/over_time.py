@@ -6,6 +6,7 @@ Each instrument is drawn by itself, in its own words: watts of two boundaries ar
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -15,18 +16,22 @@ from tokenwatt_site.energy.window import MAX_GAP_PERIODS
 from tokenwatt_site.evidence.power import Board, PowerLog, PowerSample
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.pages import instruments, outcomes, text
+from tokenwatt_site.pages.drawing import MOST_HALVES
 from tokenwatt_site.pages.figure import Figure, Table
 from tokenwatt_site.pages.time_chart import MOST_PANELS, Frame, Line, over_time
 from tokenwatt_site.pages.windows import Span, Spans, spans
 from tokenwatt_site.run import MetricClaim
 
-MOST_POINTS = 360
-"""Of one line: more than a chart is wide in pixels nobody sees."""
+MOST_POINTS = 240
+"""Of one line: what is nearer than three pixels nobody tells apart."""
 
-PANEL_POINTS = 150
-"""Of one line in a panel beside others, which is half as wide."""
+PANEL_POINTS = 100
+SMALL_PANEL_POINTS = 60
+"""Of one line in a panel beside others, which is half as wide or less."""
 
-MOST_ROWS = 60
+MOST_ROWS = 40
+MOST_CELLS = 200
+"""Of readings in the table of one instrument: of many boards there are fewer rows."""
 
 _LONG_S = 600
 
@@ -90,7 +95,7 @@ _BESIDE = {"cpu": "cpu_power", "host": "host_power"}
 
 
 def _missing(figure_id: str, heading: str, why: str) -> Figure:
-    return Figure(figure_id, heading, "", None, why, "", None)
+    return Figure(figure_id, heading, "", None, why, "", None, whole=True)
 
 
 def _power(figure_id: str, log: PowerLog, marked: Spans, claim: MetricClaim, note: str) -> Figure:
@@ -105,14 +110,16 @@ def _power(figure_id: str, log: PowerLog, marked: Spans, claim: MetricClaim, not
     if not any(line.points for line in lines):
         return _missing(figure_id, heading, f"{text.NOT_MEASURED}: no reading has watts")
     told = (instruments.BOUNDARY[log.scope], _how(log, marked, _watts, counted=counted))
+    frame = _frame(log, name, "Watts", marked)
     return Figure(
         id=figure_id,
         heading=heading,
-        lead=_lead(log, lines, marked),
-        chart=over_time(figure_id, lines, _frame(log, name, "Watts", marked)),
+        lead=_lead(log, lines, frame),
+        chart=over_time(figure_id, lines, frame),
         missing=None,
         note=" ".join(part for part in (*told, note) if part),
         table=_table(log, _watts, 1, "All together, W", "W"),
+        whole=True,
     )
 
 
@@ -132,11 +139,12 @@ def _traffic(log: PowerLog, marked: Spans, claim: MetricClaim) -> Figure:
     return Figure(
         id="chart-dram",
         heading=heading,
-        lead=_lead(log, lines, marked),
+        lead=_lead(log, lines, frame),
         chart=over_time("chart-dram", lines, frame),
         missing=None,
         note=f"{note} {_how(log, marked, _dram)}",
         table=_table(log, _dram, 1, None, "%"),
+        whole=True,
     )
 
 
@@ -187,8 +195,9 @@ def rounds(log: PowerLog, of: Reading, most: int) -> tuple[Round, ...]:
         value = of(sample)
         if value is not None:
             place = (sample.at_ns - origin + period // 2) // width
-            at = found.setdefault(place, [[] for _ in log.boards])
-            at[sample.board].append(value)
+            if place not in found:
+                found[place] = [[] for _ in log.boards]
+            found[place][sample.board].append(value)
     unit, middle = _SCALE[of], (width - period) / 2
     return tuple(
         Round(
@@ -223,7 +232,9 @@ def _lines(log: PowerLog, of: Reading, limits: Sequence[float | None]) -> list[L
 
 
 def _most(log: PowerLog) -> int:
-    return PANEL_POINTS if 1 < len(log.boards) <= MOST_PANELS else MOST_POINTS
+    if not 1 < len(log.boards) <= MOST_PANELS:
+        return MOST_POINTS
+    return PANEL_POINTS if len(log.boards) <= MOST_HALVES else SMALL_PANEL_POINTS
 
 
 def _name(number: int, board: Board) -> str:
@@ -245,14 +256,15 @@ def _frame(log: PowerLog, title: str, y: str, marked: Spans, top: float | None =
     return Frame(f"{title} over time", words, y, placed(marked.windows), placed(marked.idle), top)
 
 
-def _lead(log: PowerLog, lines: Sequence[Line], marked: Spans) -> str:
+def _lead(log: PowerLog, lines: Sequence[Line], frame: Frame) -> str:
     n, one = len(lines), instruments.ONE[log.scope]
     if n > MOST_PANELS:
         words = f"The band spans the {n} {one}s from least to most, the line is their mean."
     else:
-        words = f"Each {one} by itself, on one scale." if n > 1 else ""
+        axes = f"{frame.y.lower()} against {frame.x.lower()}"
+        words = f"Each {one} by itself, on one scale: {axes}." if n > 1 else ""
     words += " The shaded spans are the scored windows at the highest passing rates"
-    if marked.idle:
+    if frame.idle:
         words += "; grey bars along the bottom are idle spans: engine loaded, no request"
     if any(line.limit is not None for line in lines):
         words += f"; the dashed line is the enforced limit of a {one}"
@@ -285,11 +297,12 @@ def longest_gap_ns(log: PowerLog, of: Reading, windows: Sequence[Span]) -> int |
     gaps = []
     for board in range(len(log.boards)):
         known = [sample.at_ns for sample in log.of_board(board) if of(sample) is not None]
-        gaps += [
-            b - a
-            for a, b in pairwise(known)
-            if not windows or any(a < end and b > start for start, end in windows)
-        ]
+        if not windows:
+            gaps += [b - a for a, b in pairwise(known)]
+        for start, end in windows:
+            first = max(0, bisect_right(known, start) - 1)
+            around = known[first : bisect_left(known, end) + 1]
+            gaps += [b - a for a, b in pairwise(around)]
     return max(gaps, default=None)
 
 
@@ -300,7 +313,7 @@ def _table(log: PowerLog, of: Reading, decimals: int, total: str | None, unit: s
     if many:
         names = [f"{word} of {len(log.boards)}, {unit}" for word in ("Least", "Mean", "Most")]
     rows = []
-    for found in rounds(log, of, MOST_ROWS):
+    for found in rounds(log, of, min(MOST_ROWS, MOST_CELLS // len(names))):
         values = list(found.values)
         if many:
             known = [value for value in values if value is not None]

@@ -9,15 +9,23 @@ from functools import cache
 import altair as alt
 
 from tokenwatt_site.pages import text
-from tokenwatt_site.pages.drawing import BLUE, BLUE_SOFT, INK, INK_2, RULE_STRONG, WINDOW, Chart
+from tokenwatt_site.pages.drawing import (
+    BLUE,
+    BLUE_SOFT,
+    INK,
+    INK_2,
+    MOST_HALVES,
+    RULE_STRONG,
+    WINDOW,
+    Chart,
+)
 from tokenwatt_site.pages.vega import (
     NARROW_PX,
-    WIDE_PX,
     Forms,
     Rows,
     both,
     filled,
-    finish_panels,
+    finish,
     limit_rule,
     named,
     span,
@@ -26,6 +34,9 @@ from tokenwatt_site.pages.vega import (
 )
 
 MOST_PANELS = 8
+
+SMALL_PX = 126
+"""Of the plot of a panel where there are many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,38 +66,46 @@ def over_time(chart_id: str, lines: Sequence[Line], frame: Frame) -> Chart:
     The points of all lines of a band are at the same times.
     """
     spans = {"across": (0.0, _end(lines)), "up": (0.0, _top(lines, frame))}
-    rows, words = _marks(frame, spans), {}
+    ground = _marks(frame, spans)
+    panels: tuple[tuple[str, str], ...] = ()
     if len(lines) > MOST_PANELS:
         allowed = {line.limit for line in lines if line.limit is not None}
-        rows |= {"band": _band_rows(lines), "allowed": [{"y": y} for y in sorted(allowed)]}
-        forms = _band(frame.x, frame.y, limited=bool(allowed))
+        rows = ground | {"band": _band_rows(lines), "allowed": [{"y": y} for y in sorted(allowed)]}
+        specs = filled(_band(frame.x, frame.y, limited=bool(allowed)), rows, spans)
         kind = f"The band spans {len(lines)} lines, with their mean"
+    elif len(lines) == 1:
+        forms = _alone(frame.x, frame.y, limited=lines[0].limit is not None)
+        specs, kind = filled(forms, ground | _rows(lines[0]), spans), "One line"
     else:
-        limited = tuple(line.limit is not None for line in lines)
-        for number, line in enumerate(lines):
-            rows |= {f"line {number}": _rows(line), f"limit {number}": _limit(line)}
-            words[f"name_{number}"] = line.name
-        if len(lines) == 1:
-            forms, words = _alone(frame.x, frame.y, limited=limited[0]), {}
-            kind = "One line"
-        else:
-            forms = _panels(frame.x, frame.y, limited)
-            kind = f"{len(lines)} panels with a line each"
+        specs = tuple(
+            spec
+            for line in lines
+            for spec in filled(
+                _panel(limited=line.limit is not None, small=len(lines) > MOST_HALVES),
+                ground | _rows(line),
+                spans,
+                {"name": line.name},
+            )
+        )
+        panels = tuple((line.name, _said(line)) for line in lines)
+        kind = f"{len(lines)} panels with a line each"
     points = sum(len(line.points) for line in lines)
     said = (
         f"{kind}; {text.counted(points, 'point')}. Shaded:"
         f" {text.counted(len(frame.windows), 'scored window')}. Bars along the bottom:"
         f" {text.counted(len(frame.idle), 'idle span')}."
     )
-    return Chart(chart_id, frame.title, said, filled(forms, rows, spans, words))
+    return Chart(chart_id, frame.title, said, specs, panels)
 
 
-def _limit(line: Line) -> Rows:
-    return [] if line.limit is None else [{"y": line.limit}]
+def _said(line: Line) -> str:
+    values = [y for _, y, _ in line.points]
+    return f"From {min(values):.4g} to {max(values):.4g}." if values else "No readings."
 
 
-def _rows(line: Line) -> Rows:
-    return [{"x": a, "y": b, "part": str(part)} for a, b, part in line.points]
+def _rows(line: Line) -> dict[str, Rows]:
+    points: Rows = [{"x": a, "y": b, "part": str(part)} for a, b, part in line.points]
+    return {"line": points, "limit": [] if line.limit is None else [{"y": line.limit}]}
 
 
 def _band_rows(lines: Sequence[Line]) -> Rows:
@@ -137,43 +156,31 @@ def _axes(x: str, y: str, ticks: tuple[int, int]) -> tuple[alt.X, alt.Y]:
     return across, alt.Y("y:Q", scale=span("up"), axis=y_axis(y, ticks[1]))
 
 
-def _layers(number: int, axes: tuple[alt.X, alt.Y], *, limited: bool) -> list[alt.Chart]:
+def _layers(axes: tuple[alt.X, alt.Y], *, limited: bool) -> list[alt.Chart]:
     x, y = axes
-    line = named(f"line {number}").mark_line(color=BLUE, strokeWidth=1.6)
-    limits = [limit_rule(named(f"limit {number}")).encode(y=alt.Y("y:Q"))] if limited else []
+    line = named("line").mark_line(color=BLUE, strokeWidth=1.6)
+    limits = [limit_rule(named("limit")).encode(y=alt.Y("y:Q"))] if limited else []
     return [*_ground(), line.encode(x=x, y=y, detail="part:N"), *limits]
 
 
 @cache
 def _alone(x: str, y: str, *, limited: bool) -> Forms:
-    return both(_layers(0, _axes(x, y, (5, 4)), limited=limited), 240)
+    return both(_layers(_axes(x, y, (5, 4)), limited=limited), 174)
 
 
 @cache
-def _panels(x: str, y: str, limited: tuple[bool, ...]) -> Forms:
-    """Lay panels out in rows: at most four beside each other, on a phone two."""
-    axes, count = _axes("", "", (3, 3)), len(limited)
-    stated = finish_panels(
-        [
-            alt.layer(*_layers(number, axes, limited=each), title=_panel_title(number))
-            for number, each in enumerate(limited)
-        ],
-        f"{y}, against {x.lower()}",
+def _panel(*, limited: bool, small: bool) -> Forms:
+    """One of several alike, under its name; what their axes are stands beside them."""
+    title = alt.TitleParams(
+        alt.ExprRef("name"),
+        anchor="start",
+        fontSize=12,
+        fontWeight="normal",
+        color=INK,
+        offset=4,
     )
-    specs = []
-    for width, most, height in ((WIDE_PX, 4, 120), (NARROW_PX, 2, 90)):
-        columns = 2 if count == 4 else min(most, count)
-        size = {"width": (width - 16) // columns - 46, "height": height}
-        panels = [{**panel, **size} for panel in stated["concat"]]
-        specs.append({**stated, "columns": columns, "concat": panels})
-    return tuple(specs)
-
-
-def _panel_title(number: int) -> alt.TitleParams:
-    name = alt.ExprRef(f"name_{number}")
-    return alt.TitleParams(
-        name, anchor="start", fontSize=12, fontWeight="normal", color=INK, offset=4
-    )
+    width, height = (SMALL_PX, 90) if small else (NARROW_PX, 100)
+    return (finish(_layers(_axes("", "", (3, 3)), limited=limited), width, height, title),)
 
 
 @cache
@@ -188,4 +195,4 @@ def _band(x: str, y: str, *, limited: bool) -> Forms:
     ]
     if limited:
         layers.append(limit_rule(named("allowed")).encode(y=alt.Y("y:Q")))
-    return both(layers, 240)
+    return both(layers, 174)

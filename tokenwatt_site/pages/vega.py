@@ -23,8 +23,12 @@ Forms: TypeAlias = tuple[Mapping[str, Any], ...]
 
 Rows: TypeAlias = list[dict[str, float | str]]
 
-WIDE_PX = 780
-NARROW_PX = 345
+WIDE_PX = 740
+NARROW_PX = 300
+"""Of the plot itself; the numbers of an axis take some 30 px more."""
+
+BARE_PX = 328
+"""Of a narrow plot that has no numbers at its left."""
 
 
 def data(rows: Sequence[Mapping[str, float | str]]) -> alt.Chart:
@@ -68,14 +72,17 @@ def both(layers: Sequence[alt.Chart], height: int) -> Forms:
     return (wide, {**wide, "width": NARROW_PX})
 
 
-def finish(layers: Sequence[alt.Chart], width: int, height: int) -> dict[str, Any]:
+def finish(
+    layers: Sequence[alt.Chart], width: int, height: int, title: alt.TitleParams | None = None
+) -> dict[str, Any]:
+    """State a chart whose plot is of this size: to fit all into a size, Vega lays it out twice."""
     # Said at once: each `.properties` and `.configure` would copy all that is drawn.
     layered = alt.layer(
         *layers,
+        title=alt.Undefined if title is None else title,
         width=width,
         height=height,
         background="transparent",
-        autosize=alt.AutoSizeParams(type="fit", contains="padding"),
         padding={"left": 2, "right": 14, "top": 4, "bottom": 2},
         config=alt.Config(
             aria=False,
@@ -135,20 +142,3 @@ def y_words(title: str) -> dict[str, Any]:
 
 def y_axis(title: str, ticks: int) -> alt.Axis:
     return alt.Axis(tickCount=ticks, **y_words(title))
-
-
-def finish_panels(charts: Sequence[alt.LayerChart | alt.FacetChart], words: str) -> dict[str, Any]:
-    """Set panels side by side, under words that say what all their axes are."""
-    title = alt.TitleParams(words, anchor="start", fontSize=12, fontWeight="normal", color=INK)
-    finished: dict[str, Any] = (
-        alt.concat(*charts, spacing={"row": 8, "column": 10})
-        .properties(
-            title=title,
-            background="transparent",
-            padding={"left": 2, "right": 6, "top": 4, "bottom": 2},
-        )
-        .configure(aria=False, font="sans-serif")
-        .configure_view(strokeWidth=0)
-        .to_dict(validate=False)
-    )
-    return finished
