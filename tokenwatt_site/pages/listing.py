@@ -68,5 +68,5 @@ def read(text: str) -> Listed:
         cells=tuple(Cell(*cell) for cell in cells),
         row=row,
         runs=tuple(runs),
-        entries=tuple(Entry(*told, tuple(categories)) for *told, categories in entries),
+        entries=tuple(Entry(*told[:-1], categories=tuple(told[-1])) for told in entries),
     )
