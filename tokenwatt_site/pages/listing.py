@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import asdict, astuple, dataclass
 from typing import Any
 
 from tokenwatt_site import leaderboard
@@ -56,7 +56,7 @@ def written(configuration: Configuration) -> str:
             [astuple(cell) for cell in leaderboard.cells(configuration)],
             catalogue.told(configuration),
             api.runs(configuration),
-            [astuple(entry) for entry in feed.entries(configuration)],
+            [asdict(entry) for entry in feed.entries(configuration)],
         ]
     )
 
@@ -68,5 +68,7 @@ def read(text: str) -> Listed:
         cells=tuple(Cell(*cell) for cell in cells),
         row=row,
         runs=tuple(runs),
-        entries=tuple(Entry(*told[:-1], categories=tuple(told[-1])) for told in entries),
+        entries=tuple(
+            Entry(**told | {"categories": tuple(told["categories"])}) for told in entries
+        ),
     )
