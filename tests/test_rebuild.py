@@ -28,9 +28,9 @@ def test_a_rebuild_keeps_what_follows_from_the_run_that_is_new_alone(
     RunBuilder(spec=small_spec(setup__driver="other"), day=2).write(runs / "two")
     build_site(tmp_path)
     assert kept.count(".run") == 1
-    # Its report, JSON-LD, page, badge, and its result for programs and for comparisons; and the
-    # report of the other, which now stands next to it.
-    assert kept.count(".page") == 7
+    # Its report, JSON-LD, page, badge, what lists tell of it, and its result for programs and for
+    # comparisons; and the report of the other, which now stands next to it.
+    assert kept.count(".page") == 8
     kept.clear()
     build_site(tmp_path)
     assert kept == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -92,7 +92,15 @@ class Leaderboard:
     sections: tuple[Section, ...]
 
 
-def rank(configurations: Iterable[Configuration]) -> Leaderboard:
+def cells(configuration: Configuration) -> tuple[Cell, ...]:
+    """Return the numbers of a configuration, as COLUMNS name them."""
+    return tuple(_cell(configuration, key) for key in COLUMNS)
+
+
+def rank(
+    configurations: Iterable[Configuration],
+    told: Callable[[Configuration], tuple[Cell, ...]] = cells,
+) -> Leaderboard:
     """Place every configuration in its section; rank those that `eligibility` lets rank.
 
     Ranks are ranges from the intervals of the mean long-run goodput (DESIGN 6): one that cannot be
@@ -100,6 +108,10 @@ def rank(configurations: Iterable[Configuration]) -> Leaderboard:
     others, by long-run goodput; then those that were only measured, by that; the rest last. Of the
     sections those that were measured come first, by how many rows rank, then by how many have a
     goodput, then by how many are there.
+
+    Args:
+        configurations: what is placed.
+        told: gives what `cells` does, as whoever has thousands of them kept it.
     """
     members: dict[_Question, list[Configuration]] = {}
     for configuration in configurations:
@@ -109,7 +121,7 @@ def rank(configurations: Iterable[Configuration]) -> Leaderboard:
         kind = (setup.is_cpu, configuration.simulated)
         question = (workload.name, workload.hash, slo, scope, *kind)
         members.setdefault(question, []).append(configuration)
-    sections = [Section(*question, _rows(members[question])) for question in sorted(members)]
+    sections = [Section(*question, _rows(members[question], told)) for question in sorted(members)]
     return Leaderboard(tuple(sorted(sections, key=_weight)))
 
 
@@ -121,17 +133,19 @@ def _weight(section: Section) -> tuple[bool, int, int, int]:
     return section.simulated, -section.ranked, -told, -len(section.rows)
 
 
-def _rows(configurations: Sequence[Configuration]) -> tuple[Row, ...]:
+def _rows(
+    configurations: Sequence[Configuration], told: Callable[[Configuration], tuple[Cell, ...]]
+) -> tuple[Row, ...]:
     excluded = [configuration.exclusions for configuration in configurations]
-    cells = [tuple(_cell(c, key) for key in COLUMNS) for c in configurations]
+    numbers = [told(configuration) for configuration in configurations]
     eligible = [i for i, why in enumerate(excluded) if not why]
-    ranks = dict(zip(eligible, _ranks([cells[i][0] for i in eligible]), strict=True))
+    ranks = dict(zip(eligible, _ranks([numbers[i][0] for i in eligible]), strict=True))
     rows = [
         Row(
             configuration=configuration.id,
             title=configuration.title,
             simulated=configuration.simulated,
-            cells=cells[i],
+            cells=numbers[i],
             rank=ranks.get(i),
             excluded=excluded[i],
         )

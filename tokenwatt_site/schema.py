@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Annotated, ClassVar, TypeVar
 
 from pydantic import (
@@ -63,6 +64,7 @@ def _one_script(text: str) -> str:
     return text
 
 
+@lru_cache(maxsize=4096)  # thousands of runs say mostly the same
 def publishable(text: str) -> str:
     """Refuse text of which a part is private by its shape: all text in a file is published."""
     if (found := fault(text)) is not None:

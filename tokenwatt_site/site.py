@@ -50,6 +50,7 @@ from tokenwatt_site.pages import (
 from tokenwatt_site.pages.dataset import Publisher
 from tokenwatt_site.pages.factors import Factors
 from tokenwatt_site.pages.kept import KeptPages
+from tokenwatt_site.pages.listing import Listing
 from tokenwatt_site.pages.named import FOLDER as NAMED
 from tokenwatt_site.pages.named import load_named
 from tokenwatt_site.pages.page import Links, Page, asset
@@ -128,7 +129,8 @@ class Site:
         runs = {run.run_id: self._add_run(run) for run in tree.valid}
         reports = [(c, self._reserve(f"reports/{c.id}.md")) for c in configurations]
         quotes = [(r, path, self._reserve(f"quoted/{r.id}.md")) for path, r in tree.quoted]
-        searched, board = len(reports) <= MAX_SEARCHED, rank(configurations)
+        told = Listing(configurations, self._kept)
+        searched, board = len(reports) <= MAX_SEARCHED, rank(configurations, told.cells)
         known, places = {c.id: c for c in configurations}, {c.id: file for c, file in reports}
         beside, mixes = kin(board, known), other_mixes(configurations)
         for each, file in reports:
@@ -143,10 +145,10 @@ class Site:
         self._place(words, glossary.render(self._prose_urls(words)))
         self._add_comparisons(reports, quotes, home, words)
         self._tree, self._places = tree, places
-        listed = self._catalogue(board, configurations)
+        listed = self._catalogue(board, configurations, told)
         self._add_leaderboard(listed)
         self._add_plan(listed)
-        self._whole = configurations, board, listed
+        self._whole = configurations, told, board, listed
         self._place(
             home,
             ranking.render(
@@ -155,17 +157,17 @@ class Site:
                 [self._left_out(path, error) for path, error in tree.refused],
             ),
         )
-        for uri, name in ((STYLE, "tokenwatt.css"), (SCRIPT, "tokenwatt.js")):
-            self._files.append(File.generated(self._config, uri, content=asset(name)))
+        self._add_texts((uri, asset(uri.rpartition("/")[2])) for uri in (STYLE, SCRIPT))
         method = self._files.get_file_from_path(METHOD)
         if method is not None and SIMULATOR in method.content_string:
             self._add_simulator()
 
     def _catalogue(
-        self, board: Leaderboard, configurations: Sequence[Configuration]
+        self, board: Leaderboard, configurations: Sequence[Configuration], told: Listing
     ) -> dict[str, JsonValue]:
         known = {c.id: c for c in configurations}
-        return catalogue.catalogue(board, known, {i: self._places[i].url for i in known})
+        urls = {i: self._places[i].url for i in known}
+        return catalogue.catalogue(board, known, urls, told.row)
 
     def _add_leaderboard(self, known: dict[str, JsonValue]) -> None:
         names = (packed_catalogue.READER, *ranking.SCRIPTS)
@@ -227,7 +229,7 @@ class Site:
             why_hidden: said on the pages of other runs.
         """
         around, known = Around(), {run.run_id: run for run in self._tree.valid}
-        everything, board, listed = self._whole
+        everything, told, board, listed = self._whole
         for each in everything:
             self._add_run_pages(each, known, publisher, around)
             if each.preview:
@@ -235,8 +237,9 @@ class Site:
         shown = everything
         if public is not self._tree:
             shown, known = group(public.valid), {run.run_id: run for run in public.valid}
-            board = rank(shown)
-            listed = self._catalogue(board, shown)
+            told = Listing(shown, self._kept)
+            board = rank(shown, told.cells)
+            listed = self._catalogue(board, shown, told)
             around.updated |= {
                 f"{cite.FOLDER}/{run.run_id}/index.md": _updated(led_by(each, run, known))
                 for each in shown
@@ -251,15 +254,15 @@ class Site:
         urls = {c.id: self._places[c.id].url for c in shown}
         self._add_texts([(ranking_csv.NAME, ranking_csv.ranking(board, urls))])
         left_out = [self._left_out(path, error) for path, error in public.refused]
-        told = api.index(shown, board, left_out, publisher)
-        self._add_texts(api.files(told, listed, publisher))
+        index = api.index(shown, board, left_out, publisher, told.runs)
+        self._add_texts(api.files(index, listed, publisher))
         for each in shown:
             self._add_later(api.path(each), api.result, each, publisher)
             self._add_later(f"{badge.FOLDER}/{each.id}.svg", badge.render, each)
-        feeds = feed.feeds(shown, known, publisher)
+        feeds = feed.feeds(shown, publisher, told.entries)
         self._add_texts(feeds.items())
         around.feed = feed.NAME if feeds else None
-        around.data = data_page.section(told["counts"], sorted(feeds), publisher)
+        around.data = data_page.section(index["counts"], sorted(feeds), publisher)
         around.linked |= {
             f"reports/{c.id}.md": partial(self._kept.text, dataset.block_of_report, c, publisher)
             for c in shown
@@ -290,7 +293,14 @@ class Site:
 
     def _add_texts(self, texts: Iterable[tuple[str, str]]) -> None:
         for uri, content in texts:
-            self._files.append(File.generated(self._config, uri, content=content))
+            self._add_file(uri, content=content)
+
+    def _add_file(self, uri: str, **source: Any) -> File:
+        """Add a file from its `content` or its `abs_src_path`; it is no page."""
+        # Said, for MkDocs would else match each against what the site excludes of its prose.
+        file = File.generated(self._config, uri, inclusion=InclusionLevel.INCLUDED, **source)
+        self._files.append(file)
+        return file
 
     def _add_simulator(self) -> None:
         self._add_scripts(simulator.SCRIPTS, simulator.DATA, self._kept.text(simulator.data))
@@ -302,20 +312,20 @@ class Site:
 
     def _add_later(self, uri: str, render: Callable[..., str], *given: object) -> None:
         """Add a file for each of thousands, which is made when it is written."""
-        file = LaterFile(uri, None, self._config.site_dir, self._config.use_directory_urls)
+        places = self._config.site_dir, self._config.use_directory_urls
+        file = LaterFile(uri, None, *places, inclusion=InclusionLevel.INCLUDED)
         file.make = partial(self._kept.text, render, *given)
         self._files.append(file)
 
     def _add_scripts(self, names: Sequence[str], data: str, content: str) -> None:
         self._add_assets(names)
-        uri = f"{ASSETS}/{data}"
-        self._files.append(File.generated(self._config, uri, content=content))
+        self._add_file(f"{ASSETS}/{data}", content=content)
 
     def _add_assets(self, names: Sequence[str]) -> None:
         for name in names:
             uri = f"{ASSETS}/{name}"
             if self._files.get_file_from_path(uri) is None:
-                self._files.append(File.generated(self._config, uri, content=asset(name)))
+                self._add_file(uri, content=asset(name))
 
     def _left_out(self, path: Path, error: TokenwattError) -> tuple[str, str]:
         # Readers of the site have no use for where the builder keeps its files.
@@ -347,30 +357,22 @@ class Site:
 
     def _add_run(self, run: ValidatedRun) -> File:
         folder = f"runs/{run.run_id}"
-        uri = f"{folder}/{report.RUN_FILE}"
-        document = File.generated(self._config, uri, abs_src_path=str(run.path))
-        self._files.append(document)
+        document = self._add_file(f"{folder}/{report.RUN_FILE}", abs_src_path=str(run.path))
         for path in run.held.files:
-            source = str(run.path.parent / path)
-            self._files.append(
-                File.generated(self._config, f"{folder}/{path}", abs_src_path=source)
-            )
+            self._add_file(f"{folder}/{path}", abs_src_path=str(run.path.parent / path))
         if run.standing.told:
             lines = b"".join(told.signed.line + b"\n" for told in run.standing.told)
-            uri = f"{folder}/{history.STATEMENTS_FILE}"
-            self._files.append(File.generated(self._config, uri, content=lines))
+            self._add_file(f"{folder}/{history.STATEMENTS_FILE}", content=lines)
         if (promise := run.promised.commitment) is not None:
-            uri, source = f"{folder}/{history.COMMITMENT_FILE}", str(promise.path)
-            self._files.append(File.generated(self._config, uri, abs_src_path=source))
+            uri = f"{folder}/{history.COMMITMENT_FILE}"
+            self._add_file(uri, abs_src_path=str(promise.path))
             if promise.statements:
                 lines = b"".join(signed.line + b"\n" for signed in promise.statements)
-                uri = f"{folder}/{history.COMMITMENT_STATEMENTS_FILE}"
-                self._files.append(File.generated(self._config, uri, content=lines))
+                self._add_file(f"{folder}/{history.COMMITMENT_STATEMENTS_FILE}", content=lines)
         return document
 
     def _add_quote(self, record: ClaimsOnlyRecord, path: Path, file: File, links: Links) -> None:
-        document = File.generated(self._config, f"quoted/{record.id}.json", abs_src_path=str(path))
-        self._files.append(document)
+        document = self._add_file(f"quoted/{record.id}.json", abs_src_path=str(path))
         url = get_relative_url(document.url, file.url)
         self._place(file, quoted.render(record, links, url))
 

@@ -20,8 +20,7 @@ def feeds(published: Configurations, publisher: Publisher) -> dict[str, str]:
 
 
 def made(published: Configurations, publisher: Publisher) -> dict[str, str]:
-    by_id = {run.run_id: run for each in published for run in each.runs}
-    return feed.feeds(published, by_id, publisher)
+    return feed.feeds(published, publisher)
 
 
 def text(element: ET.Element, name: str) -> str:
@@ -87,7 +86,7 @@ def test_the_same_runs_give_the_same_bytes(
 
 
 def test_a_feed_of_nothing_is_valid_and_has_no_time_of_today(publisher: Publisher) -> None:
-    (content,) = feed.feeds([], {}, publisher).values()
+    (content,) = feed.feeds([], publisher).values()
     assert text(ET.fromstring(content), "updated") == "1970-01-01T00:00:00Z"
 
 

@@ -7,19 +7,19 @@ Ids are tag: URIs of the site's host and never change; what a run stands for is 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from urllib.parse import urlsplit
 from xml.etree import ElementTree as ET
 
-from tokenwatt_site.configuration import Configuration, led_by
+from tokenwatt_site.configuration import Configuration
 from tokenwatt_site.field_words import in_words
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.pages import cite, headline, statements, text
 from tokenwatt_site.pages.dataset import Publisher
+from tokenwatt_site.run import Claims
 from tokenwatt_site.trust.predicates import Kind
-from tokenwatt_site.trust.registration import moment, utc
+from tokenwatt_site.trust.registration import utc
 from tokenwatt_site.trust.standing import Told
 from tokenwatt_site.trust.verify import ValidatedRun
 
@@ -35,22 +35,30 @@ _NOT_XML = re.compile(r"[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An entry before it is written; `path` is of its page, from the root of the site."""
+    """An entry before it is written.
+
+    `id` is what follows the host in its tag, and `path` is of its page, from the root of the site.
+    """
 
     id: str
     title: str
-    published: datetime
-    updated: datetime
+    published: str
+    updated: str
     path: str
     author: str
     summary: str
     categories: tuple[str, ...]
 
 
+def entries(configuration: Configuration) -> list[Entry]:
+    """Return the entries of the runs of a configuration, in no order that means anything."""
+    return list(_entries(configuration))
+
+
 def feeds(
     configurations: Sequence[Configuration],
-    by_id: Mapping[str, ValidatedRun],
     publisher: Publisher,
+    told: Callable[[Configuration], Sequence[Entry]] = entries,
 ) -> dict[str, str]:
     """Return the feeds by path: one of all results, one per engine and one per accelerator.
 
@@ -58,80 +66,76 @@ def feeds(
 
     Args:
         configurations: what is published.
-        by_id: all runs there are.
         publisher: whose feeds they are.
+        told: gives what `entries` does, as whoever has thousands of them kept it.
     """
     host = urlsplit(publisher.address or "").hostname
     if host is None:
         return {}
     members: dict[str, tuple[str, list[Entry]]] = {NAME: (f"{publisher.name}: results", [])}
     for configuration in configurations:
-        entries = list(_entries(configuration, by_id, host))
-        members[NAME][1].extend(entries)
+        own = told(configuration)
+        members[NAME][1].extend(own)
         setup = configuration.setup
         for kind, name in (("engine", setup.engine.name), ("accelerator", setup.accelerator.model)):
             slug = "-".join(re.findall(r"[a-z0-9]+", name.lower()))[:60]
             if slug and text.recorded(name):
                 title = f"{publisher.name}: results of {kind} {name}"
-                members.setdefault(f"feeds/{kind}-{slug}.xml", (title, []))[1].extend(entries)
+                members.setdefault(f"feeds/{kind}-{slug}.xml", (title, []))[1].extend(own)
     return {
-        path: _written(path, title, entries, publisher, host)
-        for path, (title, entries) in members.items()
+        path: _written(path, title, found, publisher, host)
+        for path, (title, found) in members.items()
     }
 
 
-def _entries(
-    configuration: Configuration, by_id: Mapping[str, ValidatedRun], host: str
-) -> Iterator[Entry]:
+def _entries(configuration: Configuration) -> Iterator[Entry]:
     for run in configuration.runs:
-        view = led_by(configuration, run, by_id)
         stated = [told for kind in _KINDS for told in run.standing.counting(kind)]
-        ended = moment(run.run.conditions.ended)
         witness = run.standing.witness
-        published = ended if witness is None else witness.signed.made
+        published = utc(run.ended if witness is None else witness.signed.made)
         path = f"{cite.FOLDER}/{run.run_id}/"
         marks = (*statements.marks(run), *(["simulated"] if run.run.simulated else []))
         lead = "".join(f"[{mark}] " for mark in marks)
-        value = _value(view)
-        setup = run.run.spec.setup
+        value, spec = _value(run.claims), run.run.spec
+        setup = spec.setup
         kinds = (setup.workload.name, setup.engine.name, setup.accelerator.model, *marks)
-        base = f"tag:{host},{ended:%Y-%m-%d}:run/{run.run_id}"
+        base = f"{run.ended:%Y-%m-%d}:run/{run.run_id}"
         author = run.signer or run.keyid
         against = " ".join(f"{a} {b}" for a, b in statements.notices(run.standing))
         yield Entry(
             base,
-            f"{lead}{view.title}: {value}",
+            f"{lead}{spec.title}: {value}",
             published,
-            max([published, *(told.signed.made for told in stated)]),
+            max([published, *(utc(told.signed.made) for told in stated)]),
             path,
             author,
-            f"{against} {value}; {run.run.spec.protocol.mode} mode,"
+            f"{against} {value}; {spec.protocol.mode} mode,"
             f" {text.boards(setup.accelerator)}, {text.engine(setup.engine)},"
             f" {setup.model.name}, {setup.workload.name}, {text.slo(setup.slo)}.".strip(),
             kinds,
         )
-        yield from (_change(view, told, base, path, kinds) for told in stated)
+        yield from (_change(run, told, base, path, kinds) for told in stated)
 
 
 def _change(
-    view: Configuration, told: Told, base: str, path: str, categories: tuple[str, ...]
+    run: ValidatedRun, told: Told, base: str, path: str, categories: tuple[str, ...]
 ) -> Entry:
-    kind, made = told.signed.kind, told.signed.made
+    made = utc(told.signed.made)
     return Entry(
         f"{base}/statement/{told.signed.digest}",
-        f"{kind.capitalize()}: {view.title}",
+        f"{told.signed.kind.capitalize()}: {run.run.spec.title}",
         made,
         made,
         path,
         statements.signer(told),
-        f"{statements.signer(told)}: {statements.says(told)}. It is about: {_value(view)}.",
+        f"{statements.signer(told)}: {statements.says(told)}. It is about: {_value(run.claims)}.",
         categories,
     )
 
 
-def _value(view: Configuration) -> str:
+def _value(claims: Claims) -> str:
     """The headline with its interval and n, or that there is none."""
-    claim = headline.goodput(view.claims)
+    claim = headline.goodput(claims)
     if claim.value is None:
         return f"no goodput ({in_words(claim.reason or '')})"
     metric = METRICS[claim.key]
@@ -146,7 +150,7 @@ def _written(
     root = ET.Element("feed", xmlns=ATOM)
     _add(root, "id", f"tag:{host},2026:{path}")
     _add(root, "title", title)
-    _add(root, "updated", max((utc(e.updated) for e in newest), default=_NEVER))
+    _add(root, "updated", max((e.updated for e in newest), default=_NEVER))
     ET.SubElement(root, "link", rel="self", href=publisher.url(path), type="application/atom+xml")
     ET.SubElement(root, "link", rel="alternate", href=publisher.url("index.html"), type="text/html")
     _add(ET.SubElement(root, "author"), "name", publisher.name)
@@ -155,10 +159,10 @@ def _written(
         _add(root, "rights", publisher.licence.name)
     for each in newest:
         entry = ET.SubElement(root, "entry")
-        _add(entry, "id", each.id)
+        _add(entry, "id", f"tag:{host},{each.id}")
         _add(entry, "title", each.title)
-        _add(entry, "published", utc(each.published))
-        _add(entry, "updated", utc(each.updated))
+        _add(entry, "published", each.published)
+        _add(entry, "updated", each.updated)
         ET.SubElement(entry, "link", rel="alternate", href=publisher.url(each.path))
         _add(ET.SubElement(entry, "author"), "name", each.author)
         for term in dict.fromkeys(each.categories):
