@@ -35,7 +35,7 @@ class Engine(RunningEngine):
     """An engine that is there until it is told to be dead."""
 
     def __init__(self, url: str, answering: Answering) -> None:
-        super().__init__(url, pid=None, started="2026-01-01T00:00:00Z", process=None)
+        super().__init__([url], pid=None, starts=["2026-01-01T00:00:00Z"], process=None)
         self.answering = answering
 
     def alive(self) -> bool:
