@@ -66,6 +66,14 @@ def test_the_label_of_what_no_trial_delivered_stands_below_its_mark() -> None:
     assert [(mark["align"], mark["dy"]) for mark in labels] == [("center", 38)]
 
 
+def test_the_words_of_a_limit_stand_where_there_is_more_room() -> None:
+    points = [(0.0, 0.0), (1000.0, 100.0)]
+    limits = [("near", 300.0, 90.0), ("far", 900.0, 99.0)]
+    layers = chart.distribution("x", "TTFT", points, limits).specs[0]["layer"]
+    sides = [layer["mark"]["align"] for layer in layers if layer["mark"]["type"] == "text"]
+    assert sides == ["left", "left", "right", "right"]
+
+
 def test_shares_are_drawn_to_100_and_what_is_more_is_drawn_as_more() -> None:
     low = chart.shares("x", "X", [("one", 61.0, "61%"), ("two", 20.0, "20%")], "%")
     assert "[0, 100.0]" in str(low.specs[0])

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import altair as alt
 
@@ -39,6 +39,8 @@ from tokenwatt_site.pages.vega import (
     y_axis,
     y_words,
 )
+
+_Align: TypeAlias = Literal["left", "right"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +173,8 @@ def distribution(
     rows: dict[str, Rows] = {"curve": [{"x": a, "y": b} for a, b in points]}
     for number, (label, limit, quantile) in enumerate(limits):
         rows[f"limit {number}"] = [{"x": limit, "y": quantile, "top": 0.0, "text": label}]
+    # The words of a limit stand on the side of its line that has the more room.
+    sides: tuple[_Align, ...] = tuple("left" if x < end / 2 else "right" for _, x, _ in limits)
     said = "; ".join(f"{label} at {quantile:g}% of requests" for label, _, quantile in limits)
     top = max((share for _, share in points), default=100.0)
     end_words = "" if top >= 100 else f" It ends at {top:g}% of requests."
@@ -179,26 +183,26 @@ def distribution(
         f"{name}: share of requests at or below each value",
         f"A rising step curve of {len(points)} order statistics.{end_words}"
         f" Limits: {said or 'none'}.",
-        filled(_distribution(name, len(limits)), rows, {"across": (0, end)}),
+        filled(_distribution(name, sides), rows, {"across": (0, end)}),
     )
 
 
 @cache
-def _distribution(name: str, limits: int) -> Forms:
+def _distribution(name: str, sides: tuple[_Align, ...]) -> Forms:
     x = alt.X("x:Q", scale=span("across"), axis=x_axis(f"{name}, ms", 5))
     axis = alt.Axis(values=[0, 25, 50, 75, 100], **y_words("Requests at or below, %"))
     y = alt.Y("y:Q", scale=scale(0, 100), axis=axis)
     curve = named("curve").mark_line(color=BLUE, strokeWidth=2, interpolate="step-after")
     layers: list[alt.Chart] = [curve.encode(x=x, y=y)]
-    for number in range(limits):
-        at = named(f"limit {number}")
+    for number, align in enumerate(sides):
+        at, dx = named(f"limit {number}"), 7 if align == "left" else -7
         layers += [
             limit_rule(at).encode(x=alt.X("x:Q")),
             at.mark_point(
                 color=ORANGE, shape="diamond", filled=False, size=70, strokeWidth=2
             ).encode(x=alt.X("x:Q"), y=alt.Y("y:Q")),
             *(
-                at.mark_text(align="right", dx=-7, dy=-11, fontWeight="bold", **drawn).encode(
+                at.mark_text(align=align, dx=dx, dy=-11, fontWeight="bold", **drawn).encode(
                     x=alt.X("x:Q"), y=alt.Y("top:Q"), text=alt.Text("text:N")
                 )
                 for drawn in _READABLE
@@ -238,7 +242,7 @@ def drop(
 
 
 @cache
-def _drop(align: Literal["left", "right"]) -> Forms:
+def _drop(align: _Align) -> Forms:
     ends = span("across")
     x = alt.X("x:Q", scale=ends, axis=x_axis("Drop from the reference, points", 5))
     up, down = alt.value(38), alt.value(96)
