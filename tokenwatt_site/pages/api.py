@@ -298,7 +298,7 @@ def index(
             "results": len(configurations),
             "ranked": sum(section.ranked for section in board.sections),
             "runs": len(entries),
-            **{word: states[word] for word in ("stands", "withdrawn", "superseded", "disputed")},
+            **{word: states[word] for word in ("stands", *statements.AGAINST)},
             "left_out": len(left_out),
         },
         "links": {
@@ -330,7 +330,7 @@ def index(
 
 def state(run: ValidatedRun) -> State:
     """Say in a word what was stated against a run and counts, the gravest first."""
-    for word in ("withdrawn", "superseded", "disputed"):
+    for word in statements.AGAINST:
         if run.standing.counting(word):
             return word
     return "stands"

@@ -16,7 +16,7 @@ from tokenwatt_site.configuration import Configuration
 from tokenwatt_site.leaderboard import COLUMNS as DEFAULT
 from tokenwatt_site.leaderboard import Leaderboard, Rank, Row, Section
 from tokenwatt_site.metrics import METRICS
-from tokenwatt_site.pages import outcomes, text, unranked
+from tokenwatt_site.pages import outcomes, statements, text, unranked
 from tokenwatt_site.pages.facts import facts
 from tokenwatt_site.run import Claims
 
@@ -130,7 +130,7 @@ FACETS: Mapping[str, str] = MappingProxyType(
 
 UNREGISTERED = "key not registered"
 
-_AGAINST = ("withdrawn", "superseded", "disputed", "simulated", "interrupted")
+_AGAINST = (*statements.AGAINST, "simulated", "interrupted")
 """Ids of facts that are told wherever they are."""
 
 _PROVEN = {

@@ -9,7 +9,7 @@ from urllib.parse import urljoin
 
 from tokenwatt_site.configuration import Configuration
 from tokenwatt_site.metrics import METRICS
-from tokenwatt_site.pages import headline, text
+from tokenwatt_site.pages import headline, statements, text
 
 FOLDER = "runs"
 """The folder of the site that holds a folder per run: page, run file and evidence."""
@@ -75,9 +75,7 @@ def bibtex(configuration: Configuration, url: str | None = None) -> str:
 def _against(configuration: Configuration) -> tuple[str, ...]:
     """What was stated against the run: nobody may quote it without."""
     standing = configuration.headline.standing
-    return tuple(
-        kind for kind in ("withdrawn", "superseded", "disputed") if standing.counting(kind)
-    )
+    return tuple(kind for kind in statements.AGAINST if standing.counting(kind))
 
 
 def _author(configuration: Configuration) -> str:

@@ -29,7 +29,7 @@ MAX_ENTRIES = 200
 
 ATOM = "http://www.w3.org/2005/Atom"
 _NEVER = "1970-01-01T00:00:00Z"
-_KINDS: tuple[Kind, ...] = ("withdrawn", "superseded", "disputed", "settled", "reproduced")
+_KINDS: tuple[Kind, ...] = (*statements.AGAINST, "settled", "reproduced")
 _NOT_XML = re.compile(r"[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 

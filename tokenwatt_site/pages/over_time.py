@@ -195,7 +195,7 @@ def rounds(log: PowerLog, of: Reading, most: int) -> tuple[Round, ...]:
         value = of(sample)
         if value is not None:
             place = (sample.at_ns - origin + period // 2) // width
-            if place not in found:
+            if place not in found:  # setdefault would make a list of each board every time
                 found[place] = [[] for _ in log.boards]
             found[place][sample.board].append(value)
     unit, middle = _SCALE[of], (width - period) / 2

@@ -18,7 +18,7 @@ from tokenwatt_site.pages.comparison_words import MARKS, interval
 from tokenwatt_site.pages.detail import status, without_answers
 from tokenwatt_site.pages.page import Links
 
-_GRAVE = frozenset({"withdrawn", "superseded", "disputed", "interrupted"})
+_GRAVE = frozenset({*statements.AGAINST, "interrupted"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from tokenwatt_site.configuration import Configuration
 from tokenwatt_site.pages import text
@@ -14,7 +15,6 @@ from tokenwatt_site.statistics import Ratio
 from tokenwatt_site.trust.keyring import KeyState
 from tokenwatt_site.trust.predicates import (
     Disputed,
-    Kind,
     Recomputed,
     Reproduced,
     Seen,
@@ -30,7 +30,9 @@ KEY_MARKS: dict[KeyState, str] = {
 }
 """State of a key that was registered once -> the words of its tag."""
 
-AGAINST: tuple[Kind, ...] = ("withdrawn", "superseded", "disputed")
+Against: TypeAlias = Literal["withdrawn", "superseded", "disputed"]
+
+AGAINST: tuple[Against, ...] = ("withdrawn", "superseded", "disputed")
 """What is told of a run before its numbers, the gravest first."""
 
 
