@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 
@@ -20,11 +20,8 @@ def clients(count: int) -> Iterator[Client]:
     if count == 1:
         yield offer
         return
-    fleet = Fleet(started, count)
-    try:
+    with closing(Fleet(started, count)) as fleet:
         yield fleet.offer
-    finally:
-        fleet.close()
 
 
 @contextmanager

@@ -89,7 +89,7 @@ def proven(sock: socket.socket, secret: bytes, *, first: bool) -> Connection:
         steps = (deliver_challenge, answer_challenge)
         for step in steps if first else reversed(steps):
             step(link, secret)
-    except BaseException:
+    except BaseException:  # whatever broke it off, Ctrl-C too: nobody else has the link yet
         link.close()
         raise
     return link

@@ -173,7 +173,7 @@ class Cluster:
         link = proven(sock, secret, first=False)
         try:
             return link, self._ray.get(serving, timeout=_PLACED_S)
-        except BaseException:
+        except BaseException:  # as in `proven`
             link.close()
             raise
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Self
@@ -105,17 +105,10 @@ def senders(workers: Workers, urls: Sequence[str], say: Callable[[str], None]) -
         near = [url for url in urls if _is_loopback(url)]
         if elsewhere and (near or not urls):
             raise _out_of_reach(near, elsewhere[0])
-        fleet = Fleet(cluster.start, cluster.count)
-        names = {name for node in cluster.nodes for name in (node.name, node.address)}
-        try:
-            yield Senders(
-                fleet.offer,
-                cluster.count,
-                _way_to((elsewhere or addresses)[0]),
-                frozenset(names),
-            )
-        finally:
-            fleet.close()
+        names = frozenset(node.name for node in cluster.nodes) | frozenset(addresses)
+        host = _way_to((elsewhere or addresses)[0])
+        with closing(Fleet(cluster.start, cluster.count)) as fleet:
+            yield Senders(fleet.offer, cluster.count, host, names)
 
 
 def _is_ours(address: str) -> bool:
