@@ -1,4 +1,7 @@
-"""Pages and files that MkDocs has by thousands: made when they are written, one at a time."""
+"""Pages and files that MkDocs has by thousands: made when they are written, one at a time.
+
+What is there already as it would be written is left there; see `in_place`.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from mkdocs.structure.files import File
 from mkdocs.structure.pages import Page as MkDocsPage
 from mkdocs.structure.toc import get_toc
 
+from tokenwatt_site.in_place import place
 from tokenwatt_site.pages.page import Page
 
 if TYPE_CHECKING:
@@ -28,7 +32,14 @@ class Later:
     make: Callable[[], Page]
 
 
-class LaterFile(File):
+class PlacedFile(File):
+    """A file that is written only where it is not there yet."""
+
+    def copy_file(self, dirty: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002  # MkDocs' own
+        place(Path(self.abs_dest_path), self.content_bytes)
+
+
+class LaterFile(PlacedFile):
     """A file whose text is made when it is written, so that there is one at a time."""
 
     make: Callable[[], str]
@@ -40,11 +51,6 @@ class LaterFile(File):
     @property  # type: ignore[misc]
     def content_bytes(self) -> bytes:
         return self.make().encode()
-
-    def copy_file(self, dirty: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002  # MkDocs' own
-        output = Path(self.abs_dest_path)
-        output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_bytes(self.content_bytes)
 
 
 class LaterPage(MkDocsPage):

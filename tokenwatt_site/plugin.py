@@ -21,7 +21,8 @@ from pydantic import ValidationError
 
 from tokenwatt_site.errors import TokenwattError
 from tokenwatt_site.frame import Frames
-from tokenwatt_site.later import Later
+from tokenwatt_site.in_place import bring_back, set_aside
+from tokenwatt_site.later import Later, PlacedFile
 from tokenwatt_site.pages import (
     data_page,
     goodput_bench,
@@ -120,6 +121,9 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
         config.watch.extend(str(p) for p in (self._runs, self._keys) if p.is_dir())
         return config
 
+    def on_pre_build(self, *, config: MkDocsConfig) -> None:
+        set_aside(Path(config.site_dir))
+
     def on_files(self, files: Files, *, config: MkDocsConfig) -> Files:
         own = {File.generated(config, uri, content="").dest_uri for uri in GENERATED}
         if taken := [file.src_uri for file in files if file.dest_uri in own]:
@@ -174,7 +178,9 @@ class TokenwattPlugin(BasePlugin[TokenwattConfig]):
         """Return the words for a page with a run that is not published."""
         return f"not on {' or '.join(self._refs())} yet; in no feed, no badge, no API and no CSV."
 
-    def on_env(self, env: Environment, **_: Any) -> Environment:
+    def on_env(self, env: Environment, *, config: MkDocsConfig, files: Files) -> Environment:
+        placed = {file.dest_uri for file in files if isinstance(file, PlacedFile)}
+        bring_back(Path(config.site_dir), placed)
         # Lines that hold only what the theme decides would be a tenth of a page, all blank.
         env.trim_blocks = env.lstrip_blocks = True
         self._frames = Frames(env)

@@ -19,7 +19,7 @@ from mkdocs.utils import get_relative_url
 from tokenwatt_site.canonical import JsonValue
 from tokenwatt_site.configuration import Configuration, group, led_by
 from tokenwatt_site.errors import TokenwattError, VerificationError
-from tokenwatt_site.later import Later, LaterFile, LaterPage
+from tokenwatt_site.later import Later, LaterFile, LaterPage, PlacedFile
 from tokenwatt_site.leaderboard import Leaderboard, rank
 from tokenwatt_site.lineage import NO_KIN, kin
 from tokenwatt_site.mixes import other_mixes
@@ -298,7 +298,7 @@ class Site:
     def _add_file(self, uri: str, **source: Any) -> File:
         """Add a file from its `content` or its `abs_src_path`; it is no page."""
         # Said, for MkDocs would else match each against what the site excludes of its prose.
-        file = File.generated(self._config, uri, inclusion=InclusionLevel.INCLUDED, **source)
+        file = PlacedFile.generated(self._config, uri, inclusion=InclusionLevel.INCLUDED, **source)
         self._files.append(file)
         return file
 
@@ -337,7 +337,7 @@ class Site:
     def _reserve(self, uri: str) -> File:
         in_nav = uri in GENERATED
         inclusion = InclusionLevel.INCLUDED if in_nav else InclusionLevel.NOT_IN_NAV
-        return File.generated(self._config, uri, content="", inclusion=inclusion)
+        return PlacedFile.generated(self._config, uri, content="", inclusion=inclusion)
 
     def _place(self, file: File, page: Page) -> None:
         meta: dict[str, Any] = {"description": html.escape(page.description, quote=True)}
