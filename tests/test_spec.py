@@ -621,6 +621,7 @@ def test_shipped_configurations_keep_their_ids() -> None:
         "deepseek-v4-1-flash-4x-nvidia-h200-vllm-c7c2b0fd8f0a",
         "smollm2-135m-instruct-cpu-llama-cpp-f341f3317fc1",
         "smollm2-135m-instruct-cpu-llama-cpp-8407c705fe22",
+        "smollm2-135m-instruct-cpu-llama-cpp-35b954495e05",
         "smollm2-135m-instruct-cpu-llama-cpp-a3f48f7a0d81",
     ]
 
