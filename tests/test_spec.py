@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import copy
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,8 @@ from tests.support.runs import (
     a_trace,
     conversation_spec,
     gated_spec,
-    replica_spec,
     small_spec,
     small_spec_dict,
-    split_spec,
     trace_spec,
 )
 from tokenwatt_site.errors import InputError, SpecError
@@ -171,11 +168,6 @@ def test_a_document_that_is_no_mapping_is_refused(value: Any) -> None:
     assert caught.value.problems[0].field == "document"
 
 
-def test_a_url_with_v1_is_refused_as_it_would_be_asked_for_v1_v1() -> None:
-    with pytest.raises(SpecError, match="without /v1"):
-        small_spec(endpoint__start="attach", endpoint__url="http://127.0.0.1:8000/v1/")
-
-
 def test_a_launch_that_does_not_say_where_to_listen_is_refused() -> None:
     with pytest.raises(SpecError, match="port"):
         small_spec(setup__engine__argv=["vllm", "serve"])
@@ -307,230 +299,6 @@ def test_the_bracket_is_as_narrow_as_the_mode_asks(mode: str, ratio: float) -> N
 def test_a_mode_fixes_how_often_is_measured(mode: str, repeats: int) -> None:
     with pytest.raises(SpecError, match="repeats"):
         small_spec(protocol__mode=mode, protocol__repeats=repeats, protocol__scored=600)
-
-
-@pytest.mark.parametrize(
-    "url",
-    ["https://", "http://u:p@h", "https://k@h", "http://h/a b", "file:///x", "http://", "h:80"],
-)
-def test_only_an_http_url_without_credentials_is_an_endpoint(url: str) -> None:
-    with pytest.raises(SpecError):
-        small_spec(endpoint__start="attach", endpoint__url=url)
-
-
-REPLICAS = ["http://node-1:8000", "https://node-2:8000/"]
-
-
-def test_replicas_are_asked_by_their_addresses_which_are_no_identity_and_not_published() -> None:
-    spec = replica_spec(2, endpoint__urls=REPLICAS)
-    behind = small_spec(setup__parallelism__replicas=2)
-    assert (spec.endpoint.addresses, spec.endpoint.replicas) == (tuple(REPLICAS), 2)
-    assert (behind.endpoint.addresses, behind.endpoint.replicas) == ((), 1)
-    assert (spec.endpoint.over_tls, behind.endpoint.over_tls) == (True, False)
-    assert spec.configuration_id == behind.configuration_id
-    assert "urls" not in behind.to_json()["endpoint"]
-    published = spec.published()
-    assert "node-" not in str(published.to_json())
-    assert parse_spec(published.to_json(), source="x") == published
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"endpoint__urls": REPLICAS[:1]}, "at least 2 items"),
-        ({"endpoint__urls": [*REPLICAS, "http://h:1"]}, "names 3 replicas, and setup.parallelism"),
-        ({"endpoint__urls": [REPLICAS[0], REPLICAS[0] + "/"]}, "more than once"),
-        ({"endpoint__urls": [REPLICAS[0], "http://h/v1"]}, "without /v1"),
-        ({"endpoint__url": "http://h:1"}, "give one of them"),
-        ({"endpoint__start": "launch"}, "remove url"),
-    ],
-)
-def test_replicas_that_cannot_be_told_apart_are_refused(changes: dict[str, Any], said: str) -> None:
-    with pytest.raises(SpecError, match=re.escape(said)):
-        replica_spec(2, **changes)
-
-
-@pytest.mark.parametrize("url", ["http://h", "https://h", "https://h:8443/base"])
-def test_an_endpoint_is_http_or_https(url: str) -> None:
-    assert small_spec(endpoint__start="attach", endpoint__url=url).endpoint.url == url
-
-
-def test_the_variable_of_the_key_is_named_in_the_spec() -> None:
-    named = small_spec(endpoint__api_key_variable="ENGINE_KEY")
-    assert named.to_json()["endpoint"]["api_key_variable"] == "ENGINE_KEY"
-    assert parse_spec(named.to_json(), source="test") == named
-
-
-def test_prompts_and_tokenizer_are_no_identity() -> None:
-    named = small_spec(endpoint__prompt="text", endpoint__tokenizer="models/toy/tokenizer.json")
-    written_endpoint = named.to_json()["endpoint"]
-    assert written_endpoint["prompt"] == "text"
-    assert written_endpoint["tokenizer"] == "models/toy/tokenizer.json"
-    assert parse_spec(named.to_json(), source="test") == named
-    assert named.configuration_id == small_spec().configuration_id
-
-
-@pytest.mark.parametrize(
-    ("api", "prompt", "kind"),
-    [
-        ("completions", None, "ids"),
-        ("completions", "ids", "ids"),
-        ("completions", "text", "text"),
-        ("chat", None, "text"),
-        ("chat", "text", "text"),
-    ],
-)
-def test_completions_are_asked_with_ids_unless_told_otherwise_and_chat_with_text(
-    api: str, prompt: str | None, kind: str
-) -> None:
-    changes = {} if prompt is None else {"endpoint__prompt": prompt}
-    assert small_spec(endpoint__api=api, **changes).endpoint.prompt_kind == kind
-
-
-@pytest.mark.parametrize(
-    ("changes", "told"),
-    [
-        ({"endpoint__api": "chat", "endpoint__prompt": "ids"}, "chat takes text"),
-        ({"endpoint__tokenizer": "t.json"}, "token ids need no tokenizer"),
-        ({"endpoint__tokenizer": "t.json", "endpoint__prompt": "ids"}, "need no tokenizer"),
-        ({"endpoint__prompt": "words"}, r"endpoint\.prompt"),
-    ],
-)
-def test_prompts_that_contradict_the_rest_are_refused(changes: dict[str, Any], told: str) -> None:
-    with pytest.raises(SpecError, match=told):
-        small_spec(**changes)
-
-
-@pytest.mark.parametrize("path", ["/m/t.json", "~/t.json", "~me/t.json", "C:/t.json", "\\\\h\\t"])
-def test_d6_an_absolute_path_of_a_tokenizer_is_refused_as_it_would_be_published(path: str) -> None:
-    with pytest.raises(SpecError, match="a path from the folder of the command"):
-        small_spec(endpoint__api="chat", endpoint__tokenizer=path)
-
-
-@pytest.mark.parametrize("text", ["sk-abcdefghijklmnopqr", "hf_abcdefghijklmnopqr", "0a1b2c3d", ""])
-def test_a_key_in_place_of_the_name_of_its_variable_is_refused_and_not_repeated(text: str) -> None:
-    with pytest.raises(SpecError, match="name of an environment variable") as caught:
-        small_spec(endpoint__api_key_variable=text)
-    assert not text or text not in str(caught.value)
-
-
-def with_power(sensor: str, scope: str, *instruments: dict[str, Any]) -> dict[str, Any]:
-    power = {"sensor": sensor, "scope": scope, "rate_hz": 1}
-    return small_spec_dict(setup__power=power) | {"instruments": list(instruments)}
-
-
-def test_boards_of_a_split_have_roles_by_the_beginnings_of_their_uuids() -> None:
-    spec = split_spec()
-    assert spec.board_roles is not None
-    assert [spec.board_roles.of(uuid) for uuid in ("GPU-0", "GPU-1-x", "GPU-2")] == [
-        "prefill",
-        "decode",
-        None,
-    ]
-    assert spec.board_roles.unused(["GPU-0a", "GPU-2"]) == ("gpu-1",)
-    assert spec.configuration_id == split_spec(board_roles=None).configuration_id
-    assert "board_roles" not in split_spec(board_roles=None).to_json()
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"board_roles": {"prefill": ["GPU-0"], "decode": ["GPU-01"]}}, "GPU-01 as decode"),
-        ({"board_roles": {"prefill": ["GPU-0"], "decode": []}}, "at least 1 item"),
-        ({"setup__parallelism__prefill_decode_split": "none"}, "declares none"),
-        (
-            {"setup__power": {"sensor": "rapl", "scope": "cpu", "rate_hz": 1}},
-            "setup.power.scope: gpu or module",
-        ),
-    ],
-)
-def test_roles_of_boards_that_contradict_the_rest_are_refused(
-    changes: dict[str, Any], said: str
-) -> None:
-    with pytest.raises(SpecError, match=re.escape(said)):
-        split_spec(**changes)
-
-
-DCGM = {"sensor": "dcgm", "url": "http://node-1:9400/metrics"}
-REDFISH = {
-    "sensor": "redfish",
-    "url": "https://bmc-1/redfish/v1/Chassis/1",
-    "user_variable": "BMC_USER",
-    "password_variable": "BMC_PASSWORD",
-}
-
-
-def test_instruments_say_where_and_are_no_identity() -> None:
-    spec = parse_spec(with_power("dcgm", "gpu", DCGM, {"sensor": "rapl"}, REDFISH), source="x")
-
-    assert [i.sensor for i in spec.instruments] == ["dcgm", "rapl", "redfish"]
-    assert spec.instruments[2].password_variable == REDFISH["password_variable"]
-    alone = parse_spec(with_power("dcgm", "gpu", DCGM), source="x")
-    assert alone.configuration_id == spec.configuration_id
-    node_2 = DCGM | {"url": "http://node-2:9400/metrics"}
-    assert len(parse_spec(with_power("dcgm", "gpu", DCGM, node_2), source="x").instruments) == 2
-
-
-@pytest.mark.parametrize(
-    ("sensor", "scope"),
-    [("nvml", "gpu"), ("nvml", "module"), ("amd", "gpu"), ("rapl", "cpu")],
-)
-def test_a_sensor_of_this_machine_needs_no_instrument(sensor: str, scope: str) -> None:
-    assert parse_spec(with_power(sensor, scope), source="x").setup.power.scope == scope
-
-
-@pytest.mark.parametrize("sensor", ["nvml", "amd"])
-def test_a_sensor_of_boards_may_be_asked_of_an_exporter(sensor: str) -> None:
-    exporters = [DCGM | {"sensor": sensor, "url": f"http://node-{n}:9835/metrics"} for n in (1, 2)]
-    spec = parse_spec(with_power(sensor, "gpu", *exporters), source="x")
-    assert [i.url for i in spec.instruments] == [one["url"] for one in exporters]
-
-
-@pytest.mark.parametrize(
-    ("changes", "told"),
-    [
-        (with_power("nvml", "host"), "sensor: nvml reads scope: gpu or module"),
-        (with_power("rapl", "gpu"), "sensor: rapl reads scope: cpu"),
-        (with_power("nvml", "none"), "go together"),
-        (with_power("dcgm", "gpu"), "needs an instrument that says its url"),
-        (with_power("redfish", "host", DCGM), "needs an instrument that says its url"),
-        (with_power("nvml", "gpu", DCGM, DCGM), "http://node-1:9400/metrics more than once"),
-        (with_power("nvml", "gpu", DCGM, DCGM | {"url": f"{DCGM['url']}/"}), "more than once"),
-        (with_power("nvml", "gpu", {"sensor": "nvml"}, {"sensor": "nvml"}), "nvml more than once"),
-        (with_power("nvml", "gpu", {"sensor": "dcgm"}), "sensor: dcgm needs url"),
-        (with_power("nvml", "gpu", DCGM | {"sensor": "rapl"}), "on this machine; remove url"),
-        (with_power("nvml", "gpu", {"sensor": "none"}), "'nvml'"),
-        (with_power("nvml", "gpu", DCGM | {"url": "http://u:p@node:9400"}), "pattern"),
-        (
-            with_power("nvml", "gpu", {k: REDFISH[k] for k in ("sensor", "url", "user_variable")}),
-            "password_variable go together",
-        ),
-        (
-            with_power(
-                "nvml", "gpu", DCGM | {"user_variable": "A_USER", "password_variable": "A_WORD"}
-            ),
-            "go with sensor: redfish",
-        ),
-        (with_power("nvml", "gpu", REDFISH | {"password_variable": "hunter2!"}), "not the secret"),
-    ],
-)
-def test_an_instrument_that_cannot_be_asked_is_refused_with_what_to_do(
-    changes: dict[str, Any], told: str
-) -> None:
-    with pytest.raises(SpecError) as caught:
-        parse_spec(changes, source="x")
-
-    assert told in str(caught.value)
-    assert "hunter2" not in str(caught.value)
-
-
-def test_the_folder_of_the_models_files_is_no_identity_and_no_path_of_the_machine() -> None:
-    spec = small_spec(endpoint__model_files="models/toy")
-
-    assert spec.endpoint.model_files == "models/toy"
-    assert spec.configuration_id == small_spec().configuration_id
-    with pytest.raises(SpecError, match=r"endpoint\.model_files.*a path from the folder"):
-        small_spec(endpoint__model_files="/data/models/toy")
 
 
 def test_a_spec_that_is_not_there_is_an_input_error(tmp_path: Path) -> None:

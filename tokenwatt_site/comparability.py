@@ -11,9 +11,10 @@ from typing import Literal, Protocol, TypeAlias
 
 from tokenwatt_site.canonical import JsonValue
 from tokenwatt_site.evidence.power import is_masked
+from tokenwatt_site.meters import GPU_SCOPES
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.run import Claims, Run
-from tokenwatt_site.spec import GPU_SCOPES, NOT_RECORDED, Spec
+from tokenwatt_site.spec import NOT_RECORDED, Spec
 from tokenwatt_site.statistics import SAME, Ratio, against
 from tokenwatt_site.trials import Evidence
 

@@ -13,8 +13,9 @@ from pydantic import AfterValidator, Field
 
 from tokenwatt_site.canonical import JsonValue, canonical_bytes, sha256_hex
 from tokenwatt_site.evidence.store import EvidenceFile
+from tokenwatt_site.meters import BoardRole
 from tokenwatt_site.schema import GrowingModel, Line, Model, Sha256, file_name
-from tokenwatt_site.spec import BoardRole, Spec
+from tokenwatt_site.spec import Spec
 
 # History of the format. 1: first.
 RUN_SCHEMA = "tokenwatt/run/1"

@@ -85,6 +85,14 @@ def is_secret_variable(name: str) -> bool:
 
 _PUBLISHED = "text that may be published"
 
+
+def _variable_name(text: str) -> str:
+    # A key put here by mistake would be published, so what is no plain name is not shown either.
+    if not re.fullmatch(r"[A-Z][A-Z0-9_]{0,99}", text):
+        raise ValueError("the name of an environment variable (A-Z, 0-9, _), not the secret in it")
+    return publishable(text)
+
+
 _DEVICE = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
 
 
@@ -112,6 +120,12 @@ Argument = Annotated[
     AfterValidator(_no_secret_argument),
 ]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+VariableName = Annotated[str, AfterValidator(_variable_name)]
+BaseUrl = Annotated[
+    str,
+    Field(pattern=r"^https?://[^\s/@]+(/[^\s@]*)?$", max_length=300),
+    AfterValidator(publishable),
+]
 
 
 class Model(BaseModel):

@@ -1,4 +1,4 @@
-"""What is asked for: setup, objectives, protocol, endpoint. And the id of a configuration.
+"""What is asked for: setup, objectives, protocol, and what they go with. And a configuration's id.
 
 A spec that exists is valid. The `setup` is identity: any change to one of its fields makes a
 different configuration and a different report. Everything else may differ between runs that are
@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import (
@@ -33,8 +31,10 @@ from tokenwatt_site.canonical import (
     load_yaml,
     read_file,
 )
+from tokenwatt_site.endpoint import Endpoint
 from tokenwatt_site.errors import Problem, SpecError
 from tokenwatt_site.lengths import Conversation, Lengths, Traced
+from tokenwatt_site.meters import GPU_SCOPES, REMOTE_SENSORS, BoardRoles, Instrument, PowerSource
 from tokenwatt_site.private import Private, host_of, without_host
 from tokenwatt_site.schema import (
     Argument,
@@ -56,27 +56,6 @@ NotRecorded: TypeAlias = Literal["not recorded"]
 
 Mode: TypeAlias = Literal["demo", "quick", "full"]
 Role: TypeAlias = Literal["baseline", "candidate"]
-Api: TypeAlias = Literal["completions", "chat"]
-
-API_PATHS: Mapping[Api, str] = MappingProxyType(
-    {"completions": "/v1/completions", "chat": "/v1/chat/completions"}
-)
-"""Where each API answers, below the base of an engine's address."""
-
-
-def _variable_name(text: str) -> str:
-    # A key put here by mistake would be published, so what is no plain name is not shown either.
-    if not re.fullmatch(r"[A-Z][A-Z0-9_]{0,99}", text):
-        raise ValueError("the name of an environment variable (A-Z, 0-9, _), not the secret in it")
-    return publishable(text)
-
-
-VariableName: TypeAlias = Annotated[str, AfterValidator(_variable_name)]
-BaseUrl: TypeAlias = Annotated[
-    str,
-    Field(pattern=r"^https?://[^\s/@]+(/[^\s@]*)?$", max_length=300),
-    AfterValidator(publishable),
-]
 
 
 class Accelerator(Model):
@@ -159,121 +138,6 @@ class Objective(Model):
 METRIC_ORDER = ("ttft", "tpot", "e2e")
 
 
-PowerSensor: TypeAlias = Literal["nvml", "dcgm", "amd", "rapl", "redfish", "none"]
-PowerScope: TypeAlias = Literal["gpu", "module", "cpu", "host", "none"]
-
-GPU_SCOPES: frozenset[PowerScope] = frozenset({"gpu", "module"})
-"""Those whose boards are the accelerators."""
-
-SCOPES: Mapping[PowerSensor, frozenset[PowerScope]] = MappingProxyType(
-    {
-        "nvml": GPU_SCOPES,
-        "dcgm": GPU_SCOPES,
-        "amd": GPU_SCOPES,
-        "rapl": frozenset({"cpu"}),
-        "redfish": frozenset({"host"}),
-        "none": frozenset({"none"}),
-    }
-)
-"""What a reading of each sensor can cover."""
-
-
-class PowerSource(Model):
-    """Which instrument, what it covers, how often it is read.
-
-    At most once a second: energy counters that are polled faster fall short. `scope`: the GPU
-    boards; modules, with the processor beside each GPU; processor packages; or whole hosts.
-    """
-
-    sensor: PowerSensor
-    scope: PowerScope
-    rate_hz: Annotated[float, Field(ge=0, le=1)]
-
-    @model_validator(mode="after")
-    def _whole(self) -> PowerSource:
-        told = (self.sensor != "none", self.scope != "none", self.rate_hz > 0)
-        if len(set(told)) != 1:
-            raise ValueError("sensor, scope and rate_hz go together: none, none and 0, or all set")
-        if self.scope not in SCOPES[self.sensor]:
-            scopes = " or ".join(sorted(SCOPES[self.sensor]))
-            raise ValueError(f"sensor: {self.sensor} reads scope: {scopes}")
-        return self
-
-
-REMOTE_SENSORS: frozenset[PowerSensor] = frozenset({"dcgm", "redfish"})
-"""Those that are asked over the network alone, so that there may be several: one per node."""
-
-EXPORTED_SENSORS: frozenset[PowerSensor] = frozenset({"dcgm", "nvml", "amd"})
-"""Those of which exporters tell: DCGM's own, nvidia_gpu_exporter, AMD's device-metrics-exporter."""
-
-
-class Instrument(Model):
-    """Where an instrument is asked. Not identity.
-
-    Those of `setup.power.sensor` make the published energy; any other is read beside it and shown
-    apart. `url` is that of an exporter's metrics or of a Redfish chassis; without it `nvml`, `amd`
-    and `rapl` are this machine's own. The variables name what holds user and password, which are in
-    no file.
-    """
-
-    sensor: Literal["nvml", "dcgm", "amd", "rapl", "redfish"]
-    url: BaseUrl | None = None
-    user_variable: VariableName | None = None
-    password_variable: VariableName | None = None
-
-    @model_validator(mode="after")
-    def _asked_where_it_is(self) -> Instrument:
-        if self.url is None and self.sensor in REMOTE_SENSORS:
-            raise ValueError(f"sensor: {self.sensor} needs url, where it is asked")
-        if self.url is not None and self.sensor not in REMOTE_SENSORS | EXPORTED_SENSORS:
-            raise ValueError(f"sensor: {self.sensor} is read on this machine; remove url")
-        if (self.user_variable is None) != (self.password_variable is None):
-            raise ValueError("user_variable and password_variable go together")
-        if self.user_variable is not None and self.sensor != "redfish":
-            raise ValueError("user_variable and password_variable go with sensor: redfish")
-        return self
-
-
-BoardRole: TypeAlias = Literal["prefill", "decode"]
-
-_BoardNames: TypeAlias = Annotated[tuple[Line, ...], Field(min_length=1, max_length=512)]
-
-
-class BoardRoles(Model):
-    """Which boards of a prefill/decode split take prompts, and which make tokens. Not identity.
-
-    Boards are named by their UUID or its beginning, on whichever node they are.
-    """
-
-    prefill: _BoardNames
-    decode: _BoardNames
-
-    @model_validator(mode="after")
-    def _one_role_each(self) -> BoardRoles:
-        for name in self.prefill:
-            for other in self.decode:
-                if _begins(name, other) or _begins(other, name):
-                    raise ValueError(f"{name} is named as prefill, and {other} as decode")
-        return self
-
-    def of(self, uuid: str) -> BoardRole | None:
-        """Return the role of a board; None: it has none."""
-        named: tuple[tuple[BoardRole, tuple[str, ...]], ...] = (
-            ("prefill", self.prefill),
-            ("decode", self.decode),
-        )
-        return next((role for role, own in named if any(_begins(uuid, n) for n in own)), None)
-
-    def unused(self, uuids: Collection[str]) -> tuple[str, ...]:
-        """Return the names that are of none of these boards."""
-        every = (*self.prefill, *self.decode)
-        return tuple(name for name in every if not any(_begins(uuid, name) for uuid in uuids))
-
-
-def _begins(uuid: str, name: str) -> bool:
-    return uuid.casefold().startswith(name.casefold())
-
-
 class Setup(GrowingModel):
     """The identity of a configuration. `input_tokens` of a conversation are a turn's new tokens."""
 
@@ -325,100 +189,6 @@ class Setup(GrowingModel):
     @property
     def is_cpu(self) -> bool:
         return self.accelerator.model.upper() == "CPU"
-
-
-def _relative_path(text: str) -> str:
-    # All of a spec is published: an absolute path would tell how a machine is laid out.
-    if re.match(r"[/\\~]|[A-Za-z]:", text):
-        raise ValueError("a path from the folder of the command, such as models/x/tokenizer.json")
-    return text
-
-
-MAX_REPLICAS = 64
-"""Of one engine that are asked apart."""
-
-
-class Endpoint(GrowingModel):
-    """Where the engine answers, and how it is asked. Not identity: a port changes no result.
-
-    `urls`, in the place of `url`, are of replicas that are asked apart: row i of a trial is sent to
-    number i mod R of them, without a balancer.
-    `api_key_variable` names the environment variable with the key; the key is in no file.
-    `prompt` is what completions are asked with, token ids where it is absent; chat takes text.
-    `tokenizer` is the model's tokenizer.json, by which text has exact lengths: a path from the
-    folder in which the command runs. Where it is absent the engine's own /tokenize is asked.
-    `model_files` is the folder of the model's config.json, by which bytes per step are modelled, a
-    path from that folder too. `restart` is a command, without a shell, that ends an attached engine
-    and starts it anew; it must return once that is under way.
-    """
-
-    younger = frozenset({"urls"})
-
-    start: Literal["launch", "attach"]
-    url: BaseUrl | None = None
-    urls: Annotated[tuple[BaseUrl, ...], Field(min_length=2, max_length=MAX_REPLICAS)] | None = None
-    api: Api
-    model: Line
-    vocabulary: Annotated[int, Field(ge=1000, le=10_000_000)]
-    ready_timeout_s: Annotated[int, Field(ge=1, le=7200)] = 600
-    api_key_variable: VariableName | None = None
-    prompt: Literal["ids", "text"] | None = None
-    tokenizer: Annotated[Line, AfterValidator(_relative_path)] | None = None
-    model_files: Annotated[Line, AfterValidator(_relative_path)] | None = None
-    restart: Annotated[tuple[Argument, ...], Field(min_length=1, max_length=100)] | None = None
-
-    @property
-    def addresses(self) -> tuple[str, ...]:
-        """Where it is attached: one, or one of each replica; empty where it is launched."""
-        return self.urls or (() if self.url is None else (self.url,))
-
-    @property
-    def replicas(self) -> int:
-        """How many are asked apart; 1: one address is asked, whatever stands behind it."""
-        return max(1, len(self.addresses))
-
-    @property
-    def over_tls(self) -> bool:
-        """Whether any of it is."""
-        return any(url.startswith("https:") for url in self.addresses)
-
-    @property
-    def prompt_kind(self) -> Literal["ids", "text"]:
-        return self.prompt or ("text" if self.api == "chat" else "ids")
-
-    @model_validator(mode="after")
-    def _prompts_go_together(self) -> Endpoint:
-        if self.api == "chat" and self.prompt == "ids":
-            raise ValueError("api: chat takes text; remove prompt: ids, or use api: completions")
-        if self.tokenizer is not None and self.prompt_kind == "ids":
-            raise ValueError("token ids need no tokenizer; remove tokenizer, or add prompt: text")
-        return self
-
-    @model_validator(mode="after")
-    def _url_when_attached(self) -> Endpoint:
-        if self.start == "attach" and not self.addresses:
-            raise ValueError("start: attach needs url, or urls of its replicas")
-        if self.url is not None and self.urls is not None:
-            raise ValueError("url is of one engine, urls are of its replicas: give one of them")
-        if any(url.rstrip("/").endswith("/v1") for url in self.addresses):
-            raise ValueError("url is the base of the API, without /v1")
-        if self.start == "launch" and self.addresses:
-            raise ValueError("start: launch chooses its own port; remove url")
-        return self
-
-    @model_validator(mode="after")
-    def _each_replica_once(self) -> Endpoint:
-        bases = [url.rstrip("/") for url in self.addresses]
-        for base in bases:
-            if bases.count(base) > 1:
-                raise ValueError(f"urls names {base} more than once")
-        return self
-
-    @model_validator(mode="after")
-    def _restart_when_attached(self) -> Endpoint:
-        if self.start == "launch" and self.restart is not None:
-            raise ValueError("start: launch starts the engine for each repeat; remove restart")
-        return self
 
 
 class Protocol(Model):

@@ -42,8 +42,8 @@ from tokenwatt_site.measure.search import SWEEP
 from tokenwatt_site.measure.searching import Budget
 from tokenwatt_site.measure.session import Events, measure
 from tokenwatt_site.measure.settling import Burst, WarmUp
+from tokenwatt_site.meters import SCOPES
 from tokenwatt_site.prompts import COMMON_WORDS, Ids, prompts_of
-from tokenwatt_site.spec import SCOPES
 from tokenwatt_site.windows import windows_of
 
 LAUNCH = {"endpoint__start": "launch"}

@@ -19,6 +19,7 @@ from tests.measure.stub_engine import Answer, StubEngine, as_json, serving
 from tests.support.runs import small_spec
 from tests.support.tokenizer_files import byte_level, metaspace, over_words
 from tokenwatt_site.canonical import sha256_hex
+from tokenwatt_site.endpoint import Endpoint
 from tokenwatt_site.errors import EngineError, EnvironmentProblem, InputError
 from tokenwatt_site.measure.tokenizer import (
     ServerTokenizer,
@@ -27,7 +28,6 @@ from tokenwatt_site.measure.tokenizer import (
     prompts_for,
 )
 from tokenwatt_site.prompts import COMMON_WORDS, ENOUGH_WORDS, Ids, Words
-from tokenwatt_site.spec import Endpoint
 
 KEY = b"k" * 32
 OWN_WORDS = tuple(f"{a}{b}{c}" for a in "bdfgkm" for b in "aeiou" for c in ("lo", "na", "ri"))

@@ -4,8 +4,8 @@ from typing import Any, get_args
 
 import pytest
 
+from tokenwatt_site.meters import PowerScope, PowerSource
 from tokenwatt_site.pages import instruments
-from tokenwatt_site.spec import PowerScope, PowerSource
 
 
 def test_every_scope_has_its_words() -> None:

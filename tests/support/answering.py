@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 from tests.measure.stub_engine import Answer, Raw, as_json
 from tokenwatt_site.accuracy_spec import AskedTask
 from tokenwatt_site.canonical import digest
+from tokenwatt_site.endpoint import Api
 from tokenwatt_site.measure.accuracy.task import Choice, Question, Task
-from tokenwatt_site.spec import Api
 
 Fault: TypeAlias = "Answer | Raw"
 """What comes in place of an answer."""

@@ -20,9 +20,10 @@ from tokenwatt_site.claims.modelled import (
 from tokenwatt_site.claims.pooled import absent, pooled
 from tokenwatt_site.energy.window import WindowEnergy
 from tokenwatt_site.evidence.power import PowerLog
+from tokenwatt_site.meters import GPU_SCOPES
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.run import MetricClaim, Outcome
-from tokenwatt_site.spec import GPU_SCOPES, Spec
+from tokenwatt_site.spec import Spec
 from tokenwatt_site.trials import Evidence, Trial
 
 RECONCILED_WITHIN = 0.05

@@ -8,8 +8,8 @@ from typing import get_args
 
 from tokenwatt_site.energy.window import WindowEnergy
 from tokenwatt_site.evidence.power import PowerLog, PowerSample
+from tokenwatt_site.meters import BoardRole, BoardRoles
 from tokenwatt_site.run import BoardClaim, RoleClaim
-from tokenwatt_site.spec import BoardRole, BoardRoles
 
 HELD_BACK = (
     (0x004, "power limit"),

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from tokenwatt_site.canonical import JsonValue
 from tokenwatt_site.evidence.records import Status
 from tokenwatt_site.journal import Entry
+from tokenwatt_site.meters import PowerScope
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.prompts import Prompts, Words, prompts_of
 from tokenwatt_site.run import (
@@ -19,7 +20,7 @@ from tokenwatt_site.run import (
     SelfTest,
     TrialClaim,
 )
-from tokenwatt_site.spec import MIN_SCORED, MIN_WINDOW_S, NOT_RECORDED, PowerScope, Spec
+from tokenwatt_site.spec import MIN_SCORED, MIN_WINDOW_S, NOT_RECORDED, Spec
 from tokenwatt_site.trace import Trace
 from tokenwatt_site.trials import Told, Trial
 from tokenwatt_site.validity import fill_ns

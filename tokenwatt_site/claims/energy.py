@@ -24,9 +24,10 @@ from tokenwatt_site.energy.window import (
 )
 from tokenwatt_site.evidence.power import PowerLog
 from tokenwatt_site.goodput import within_all
+from tokenwatt_site.meters import PowerScope, PowerSensor
 from tokenwatt_site.metrics import METRICS
 from tokenwatt_site.run import BoardClaim, MetricClaim, Outcome, RoleClaim
-from tokenwatt_site.spec import PowerScope, PowerSensor, Spec
+from tokenwatt_site.spec import Spec
 from tokenwatt_site.trials import Evidence, Trial, prompt_tokens_in_window, tokens_in_window
 
 ENERGY_KEY = "tokens_per_joule"

@@ -8,8 +8,9 @@ from itertools import zip_longest
 from tokenwatt_site.canonical import JsonValue
 from tokenwatt_site.energy.window import WindowEnergy
 from tokenwatt_site.evidence.power import Board, PowerLog
+from tokenwatt_site.meters import EXPORTED_SENSORS, GPU_SCOPES, PowerSensor
 from tokenwatt_site.run import NotCovered
-from tokenwatt_site.spec import EXPORTED_SENSORS, GPU_SCOPES, PowerSensor, Spec
+from tokenwatt_site.spec import Spec
 from tokenwatt_site.trials import Evidence
 
 GAIN_ERROR_PERCENT = 5

@@ -37,11 +37,12 @@ from tokenwatt_site.measure.fleet.senders import ALONE, Workers
 from tokenwatt_site.measure.session import Events, kept, measure
 from tokenwatt_site.measure.tokenizer import prompts_by_file
 from tokenwatt_site.measure.workfolder import SPEC_FILE
+from tokenwatt_site.meters import GPU_SCOPES
 from tokenwatt_site.model_shape.document import ModelDocument, decode_model
 from tokenwatt_site.model_shape.folder import read_model
 from tokenwatt_site.run import Run
 from tokenwatt_site.schema import valid
-from tokenwatt_site.spec import GPU_SCOPES, Role, Spec, load_spec, parse_spec
+from tokenwatt_site.spec import Role, Spec, load_spec, parse_spec
 from tokenwatt_site.trace import MAX_TRACE_BYTES, Trace
 from tokenwatt_site.trace import parse as parse_trace
 from tokenwatt_site.trust.keyring import key_folder, own_id, own_key, signing_key

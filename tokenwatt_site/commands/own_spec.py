@@ -12,7 +12,8 @@ from tokenwatt_site.errors import Problem, UsageError
 from tokenwatt_site.measure.power import Boards, open_meters
 from tokenwatt_site.measure.power.selection import ORDER, VISIBLE
 from tokenwatt_site.measure.processes import serving, variables
-from tokenwatt_site.spec import NOT_RECORDED, REMOTE_SENSORS, Spec, parse_spec
+from tokenwatt_site.meters import REMOTE_SENSORS
+from tokenwatt_site.spec import NOT_RECORDED, Spec, parse_spec
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,8 @@ from tokenwatt_site.evidence.columns import (
     read_header,
     timed_rows,
 )
+from tokenwatt_site.meters import PowerScope, PowerSensor
 from tokenwatt_site.schema import GrowingModel, Line, Model
-from tokenwatt_site.spec import PowerScope, PowerSensor
 
 # History of the format. 1: one sensor's watts and counters. 2: scope, period, what each board is
 # and what else it tells; spans of memory traffic.

@@ -16,11 +16,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
 
+from tokenwatt_site.endpoint import API_PATHS, Api
 from tokenwatt_site.errors import Problem, UsageError
 from tokenwatt_site.measure.credential import authorisation
 from tokenwatt_site.measure.exchange import Exchange
 from tokenwatt_site.measure.tls import TlsStream, failure_text
-from tokenwatt_site.spec import API_PATHS, Api
 
 _KERNEL_STAMPS = sys.platform == "linux"
 _SO_TIMESTAMPNS = 35  # asm-generic/socket.h; Python has no name for it

@@ -15,13 +15,14 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from tokenwatt_site.canonical import JsonValue, clean_text
+from tokenwatt_site.endpoint import API_PATHS, Api
 from tokenwatt_site.errors import EngineError, InputError, Problem
 from tokenwatt_site.measure import prometheus
 from tokenwatt_site.measure.clock import utc_text
 from tokenwatt_site.measure.control import MAX_BYTES, Answer, request, require_address
 from tokenwatt_site.measure.stream import EventSplitter, StreamParser, StreamSummary, error_text
 from tokenwatt_site.run import SIMULATED_ENGINE
-from tokenwatt_site.spec import API_PATHS, Api, Spec
+from tokenwatt_site.spec import Spec
 
 _DEADLINE_S = 10.0
 _METRICS_DEADLINE_S = 0.9  # asked once a second

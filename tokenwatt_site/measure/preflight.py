@@ -14,10 +14,11 @@ from tokenwatt_site.measure.descriptors import allow
 from tokenwatt_site.measure.endpoint import EngineFacts, Prober, Reply
 from tokenwatt_site.measure.instruments import merged_boards
 from tokenwatt_site.measure.power import PowerMeter
+from tokenwatt_site.meters import GPU_SCOPES
 from tokenwatt_site.read_back import agrees, declared, rows_of
 from tokenwatt_site.replicas import starts
 from tokenwatt_site.run import ReadBack
-from tokenwatt_site.spec import GPU_SCOPES, Protocol, Spec
+from tokenwatt_site.spec import Protocol, Spec
 from tokenwatt_site.windows import Band
 
 PROMPTS = 4

@@ -14,6 +14,7 @@ from pathlib import Path
 import tokenizers
 
 from tokenwatt_site.canonical import JsonValue, clean_text, read_file, sha256_hex
+from tokenwatt_site.endpoint import Endpoint
 from tokenwatt_site.errors import EngineError, InputError, Problem
 from tokenwatt_site.measure.control import Answer, request
 from tokenwatt_site.prompts import (
@@ -26,7 +27,6 @@ from tokenwatt_site.prompts import (
     choose,
     common_words,
 )
-from tokenwatt_site.spec import Endpoint
 
 MAX_FILE_BYTES = 256 << 20
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tokenwatt_site.claims.power_caveats import GAIN_ERROR_PERCENT
-from tokenwatt_site.spec import PowerScope, PowerSensor, PowerSource
+from tokenwatt_site.meters import PowerScope, PowerSensor, PowerSource
 
 POWER: dict[PowerScope, str] = {
     "gpu": "GPU board power",

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
+from tokenwatt_site.endpoint import API_PATHS
 from tokenwatt_site.simulate.answer import Answer, Piece, steps
 from tokenwatt_site.simulate.asked import Api, Asked
 from tokenwatt_site.simulate.desk import Desk, Plain, refusal
@@ -16,7 +17,6 @@ from tokenwatt_site.simulate.engine import Generation, Request, Step
 from tokenwatt_site.simulate.script import Script
 from tokenwatt_site.simulate.truth import Ended, Moment, Served
 from tokenwatt_site.simulate.wire import response, stream_head, take_request
-from tokenwatt_site.spec import API_PATHS
 
 _NO_LINGER = struct.pack("ii", 1, 0)  # a close is then a reset
 _APIS: dict[str, Api] = {path: api for api, path in API_PATHS.items()}

@@ -20,8 +20,9 @@ from tokenwatt_site.evidence.power import (
     possible,
 )
 from tokenwatt_site.journal import Entry
+from tokenwatt_site.meters import GPU_SCOPES, SCOPES
 from tokenwatt_site.run import Run
-from tokenwatt_site.spec import GPU_SCOPES, SCOPES, Accelerator, Spec
+from tokenwatt_site.spec import Accelerator, Spec
 from tokenwatt_site.trials import Evidence, Trial
 from tokenwatt_site.trust.difference import expect_equal
 

@@ -19,6 +19,7 @@ from tests.support.answering import (
     silent,
     task_of,
 )
+from tokenwatt_site.endpoint import Api
 from tokenwatt_site.errors import EngineError, UsageError
 from tokenwatt_site.measure.accuracy import asking
 from tokenwatt_site.measure.accuracy.asker import MAX_PAUSE_S, TRIES
@@ -28,7 +29,6 @@ from tokenwatt_site.measure.accuracy.task import Reply, Task
 from tokenwatt_site.measure.engine import free_port
 from tokenwatt_site.simulate.script import Script
 from tokenwatt_site.simulate.server import SimulatedServer
-from tokenwatt_site.spec import Api
 
 MODELS = {"/v1/models": as_json({"data": [{"id": "toy"}]})}
 NAMES = tuple(f"question {number}" for number in range(20))

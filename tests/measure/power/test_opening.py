@@ -15,7 +15,8 @@ from tokenwatt_site.errors import EnvironmentProblem, Problem, ReadBackError, Us
 from tokenwatt_site.evidence.power import Board
 from tokenwatt_site.measure.power import Boards, PowerMeter, ScriptedMeter, open_meters, opening
 from tokenwatt_site.measure.power.rapl import RaplMeter
-from tokenwatt_site.spec import Instrument, Spec
+from tokenwatt_site.meters import Instrument
+from tokenwatt_site.spec import Spec
 
 NODE_1 = {"sensor": "dcgm", "url": "http://node-1:9400/metrics"}
 NODE_2 = {"sensor": "dcgm", "url": "http://node-2:9400/metrics"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from tokenwatt_site.endpoint import API_PATHS, Api
 from tokenwatt_site.errors import EngineError, Problem, UsageError
 from tokenwatt_site.measure.accuracy.completion import (
     Said,
@@ -17,7 +18,6 @@ from tokenwatt_site.measure.accuracy.completion import (
 from tokenwatt_site.measure.accuracy.logprobs import choice_body, read_choice, weighed
 from tokenwatt_site.measure.accuracy.task import Choice, Prompt, Question, Task
 from tokenwatt_site.measure.control import MAX_BYTES, Answer, Unanswered, request
-from tokenwatt_site.spec import API_PATHS, Api
 
 TRIES = 3
 """How often a request is sent that the engine does not answer, or is too busy for."""

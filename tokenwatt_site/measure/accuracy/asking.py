@@ -21,11 +21,11 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from tokenwatt_site.canonical import clean_text
+from tokenwatt_site.endpoint import Api
 from tokenwatt_site.errors import EngineError, Problem
 from tokenwatt_site.measure.accuracy.asker import Asker, require_api
 from tokenwatt_site.measure.accuracy.task import Question, Reply, Task
 from tokenwatt_site.measure.control import Unanswered
-from tokenwatt_site.spec import Api
 
 _LOOK_S = 0.5
 """How often the engine is looked at while no answer comes."""

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from tokenwatt_site.canonical import JsonValue, clean_text
+from tokenwatt_site.endpoint import Api
 from tokenwatt_site.errors import EngineError
 from tokenwatt_site.evidence.answers import MAX_ANSWER_CHARS
 from tokenwatt_site.measure.accuracy.task import Prompt
 from tokenwatt_site.measure.stream import error_text
-from tokenwatt_site.spec import Api
 
 _Object: TypeAlias = dict[str, Any]
 _SURROGATE = re.compile("[\ud800-\udfff]")

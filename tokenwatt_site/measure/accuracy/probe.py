@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from tokenwatt_site.endpoint import Api
 from tokenwatt_site.errors import EngineError, Problem
 from tokenwatt_site.measure.accuracy.asker import Asker, require_api
 from tokenwatt_site.measure.accuracy.completion import Said
 from tokenwatt_site.measure.accuracy.task import Choice, Question, Task
-from tokenwatt_site.spec import Api
 
 DEADLINE_S = 300.0
 """For one token after a long prompt, on an engine that does nothing else."""

@@ -24,7 +24,7 @@ from tokenwatt_site.canonical import clean_text
 from tokenwatt_site.errors import EnvironmentProblem, Problem
 from tokenwatt_site.evidence.power import Board, PowerSample
 from tokenwatt_site.measure.power.amd_output import MOST_W, told, watts_mw, whole
-from tokenwatt_site.spec import PowerScope, PowerSensor
+from tokenwatt_site.meters import PowerScope, PowerSensor
 
 CHECK_S = 1.0
 CHECK_FACTOR = 3

@@ -24,7 +24,7 @@ from tokenwatt_site.measure.control import Peer, request
 from tokenwatt_site.measure.power.exporters import Exported, Reading, exported
 from tokenwatt_site.measure.power.families import FAMILIES
 from tokenwatt_site.measure.prometheus import MAX_BYTES, parse
-from tokenwatt_site.spec import PowerScope, PowerSensor
+from tokenwatt_site.meters import PowerScope, PowerSensor
 
 _DEADLINE_S = 2.5
 """Longer than an exporter that starts nvidia-smi for each scrape takes; shorter than what two

@@ -12,7 +12,7 @@ from tokenwatt_site.canonical import clean_text
 from tokenwatt_site.evidence.power import Board
 from tokenwatt_site.measure.power.families import DIALECTS, Dialect, Names, Quantity
 from tokenwatt_site.measure.prometheus import Metrics, Sample
-from tokenwatt_site.spec import PowerScope, PowerSensor
+from tokenwatt_site.meters import PowerScope, PowerSensor
 
 
 @dataclass(frozen=True, slots=True)

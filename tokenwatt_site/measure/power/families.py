@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tokenwatt_site.spec import PowerSensor
+from tokenwatt_site.meters import PowerSensor
 
 _MAX_W = 10_000
 _MAX_MHZ = 20_000

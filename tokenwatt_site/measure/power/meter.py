@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from tokenwatt_site.evidence.power import Board, DramSpan, PowerSample
-from tokenwatt_site.spec import PowerScope, PowerSensor
+from tokenwatt_site.meters import PowerScope, PowerSensor
 
 MAX_RATE_HZ = 1.0
 """Reading energy counters faster makes some of them fall short (13% at 10 Hz on an RTX 4090)."""

@@ -24,7 +24,7 @@ from tokenwatt_site.evidence.power import Board, DramSpan, PowerSample
 from tokenwatt_site.measure.power.binding import Nvml, NvmlUnavailable
 from tokenwatt_site.measure.power.gpm import Traffic
 from tokenwatt_site.measure.power.selection import Chosen, Present, choose
-from tokenwatt_site.spec import PowerScope, PowerSensor
+from tokenwatt_site.meters import PowerScope, PowerSensor
 
 __all__ = ["NvmlMeter", "NvmlUnavailable", "everything", "open_meter"]
 

@@ -24,7 +24,8 @@ from tokenwatt_site.measure.power.meter import PowerMeter
 from tokenwatt_site.measure.power.nvml import open_meter
 from tokenwatt_site.measure.power.rapl import RaplMeter
 from tokenwatt_site.measure.power.redfish import RedfishMeter
-from tokenwatt_site.spec import GPU_SCOPES, Instrument, PowerSensor, Spec
+from tokenwatt_site.meters import GPU_SCOPES, Instrument, PowerSensor
+from tokenwatt_site.spec import Spec
 
 OPENING_S = 60.0
 """How long an instrument may take to open: a driver may hang for good where a board is broken, and

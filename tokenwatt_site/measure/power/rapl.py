@@ -22,7 +22,7 @@ from pathlib import Path
 from tokenwatt_site.canonical import clean_text
 from tokenwatt_site.errors import EnvironmentProblem, Problem
 from tokenwatt_site.evidence.power import Board, PowerSample
-from tokenwatt_site.spec import PowerScope, PowerSensor
+from tokenwatt_site.meters import PowerScope, PowerSensor
 
 MOST_W = 2000
 """No package and no package's memory draws more; those sold in 2025 are rated at 500 W or less."""

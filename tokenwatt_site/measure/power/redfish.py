@@ -33,8 +33,8 @@ from tokenwatt_site.errors import EngineError, EnvironmentProblem, Problem, Usag
 from tokenwatt_site.evidence.power import Board, PowerSample
 from tokenwatt_site.measure.control import Peer, request, require_address
 from tokenwatt_site.measure.credential import Login
+from tokenwatt_site.meters import PowerScope, PowerSensor
 from tokenwatt_site.private import without_host
-from tokenwatt_site.spec import PowerScope, PowerSensor
 
 Resource = Mapping[str, object]
 

@@ -18,7 +18,7 @@ from tokenwatt_site.measure.power.binding import NvmlUnavailable
 from tokenwatt_site.measure.power.gpm import LEAST_NS
 from tokenwatt_site.measure.power.nvml import NvmlMeter
 from tokenwatt_site.measure.power.selection import Chosen, Present
-from tokenwatt_site.spec import PowerScope
+from tokenwatt_site.meters import PowerScope
 
 BURST_S = 2.0
 """Long enough for the slowest counter that is known: one refresh in 100 ms."""
