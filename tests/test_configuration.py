@@ -71,6 +71,17 @@ def test_runs_with_the_same_setup_are_one_configuration(tmp_path: Path) -> None:
     assert len(configuration.runs) == 2
 
 
+def test_what_setups_say_alike_is_held_once_and_each_says_what_was_signed(tmp_path: Path) -> None:
+    builders = [RunBuilder(spec=small_spec(setup__driver=driver)) for driver in ("a", "b")]
+    one, other = group(made(tmp_path, *builders))
+    assert one.setup.engine is other.setup.engine
+    assert one.exclusions[0] is other.exclusions[0]
+    for each in (one, other):
+        signed = each.headline.run.spec.setup
+        assert each.setup == signed
+        assert each.setup.to_json() == signed.to_json()
+
+
 def test_another_setup_is_another_configuration_in_the_order_of_ids(tmp_path: Path) -> None:
     drivers = ("a", "b", "c")
     runs = made(

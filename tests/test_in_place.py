@@ -15,7 +15,7 @@ from tokenwatt_site.in_place import bring_back, place, set_aside
 
 def _write(folder: Path, *names: str) -> None:
     for name in names:
-        place(folder / name, name.encode())
+        place(folder / name, [name.encode()])
 
 
 def _names(folder: Path) -> set[str]:
@@ -79,10 +79,10 @@ def test_a_site_that_is_not_there_yet_has_nothing_to_set_aside(tmp_path: Path) -
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("before", [b"", b"other", b"longer than it"])
+@pytest.mark.parametrize("before", [b"", b"va", b"vague", b"other", b"value of before"])
 def test_a_file_is_written_where_its_content_differs(tmp_path: Path, before: bytes) -> None:
     (tmp_path / "file").write_bytes(before)
-    place(tmp_path / "file", b"value")
+    place(tmp_path / "file", [b"va", b"", b"lue"])
     assert (tmp_path / "file").read_bytes() == b"value"
 
 

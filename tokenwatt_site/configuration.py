@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any, TypeAlias
 
 from tokenwatt_site.eligibility import UNPUBLISHED, Exclusion, reasons
 from tokenwatt_site.run import Claims
@@ -89,10 +91,12 @@ def group(
     }
     public = {run_id: run for run_id, run in by_id.items() if run_id not in hidden}
     found = []
+    copies: _Copies = {}
     for page in sorted(named):
         own = [run for run in named[page] if run.run_id in public]
         known = public if own else by_id
-        found.append(_configuration(page, named[page], own or named[page], known, hidden))
+        each = _configuration(page, named[page], own or named[page], known, hidden)
+        found.append(_with_shared_parts(each, copies))
     return tuple(found)
 
 
@@ -153,6 +157,26 @@ def _configuration(
         reference=reference,
         exclusions=_exclusions(headline, reference, unpublished),
         unpublished=unpublished,
+    )
+
+
+_Copies: TypeAlias = dict[object, Any]
+"""Parts of setups, and reasons not to rank, each by what it says: thousands have few."""
+
+
+def _with_shared_parts(configuration: Configuration, copies: _Copies) -> Configuration:
+    """Return a configuration whose parts are those of others that say the same."""
+    setup = configuration.setup
+    told = setup.model_dump(mode="json")
+    parts = {
+        name: copies.setdefault((name, json.dumps(told.get(name))), getattr(setup, name))
+        for name in Setup.model_fields
+    }
+    given = copies.setdefault(frozenset(setup.model_fields_set), setup.model_fields_set)
+    return replace(
+        configuration,
+        setup=Setup.model_construct(given, **parts),
+        exclusions=tuple(copies.setdefault(why, why) for why in configuration.exclusions),
     )
 
 

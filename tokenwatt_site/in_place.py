@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -44,13 +44,25 @@ def bring_back(site: Path, wanted: Container[str]) -> None:
     shutil.rmtree(aside, ignore_errors=True)
 
 
-def place(path: Path, content: bytes) -> None:
-    """Write a file, unless it is there with this content."""
-    with suppress(OSError):
-        if path.stat().st_size == len(content) and path.read_bytes() == content:
-            return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content)
+def place(path: Path, pieces: Iterable[bytes]) -> None:
+    """Write a file of these pieces; what is there already is left as far as it is the same."""
+    try:
+        file = path.open("r+b")
+    except FileNotFoundError:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("w+b")
+    with file:
+        length, same = 0, True
+        for piece in pieces:
+            if same and file.read(len(piece)) != piece:
+                same = False
+                file.seek(length)
+                file.truncate()
+            if not same:
+                file.write(piece)
+            length += len(piece)
+        if same and file.read(1):
+            file.truncate(length)
 
 
 def _drop_others(folder: str, inside: str, wanted: Container[str]) -> bool:

@@ -19,10 +19,10 @@ from mkdocs.utils import get_relative_url
 from tokenwatt_site.canonical import JsonValue
 from tokenwatt_site.configuration import Configuration, group, led_by
 from tokenwatt_site.errors import TokenwattError, VerificationError
-from tokenwatt_site.later import Later, LaterFile, LaterPage, PlacedFile
+from tokenwatt_site.later import Later, LaterFile, LaterPage, PlacedFile, RunFile, StaticFile
 from tokenwatt_site.leaderboard import Leaderboard, rank
-from tokenwatt_site.lineage import NO_KIN, kin
-from tokenwatt_site.mixes import other_mixes
+from tokenwatt_site.lineage import NO_KIN, Kin, kin
+from tokenwatt_site.mixes import Mixes, other_mixes
 from tokenwatt_site.pages import (
     api,
     badge,
@@ -126,25 +126,24 @@ class Site:
         self._hidden = {run.run_id for run in tree.valid} - {run.run_id for run in public.valid}
         configurations = group(tree.valid, self._hidden | (_stated(tree) - _stated(public)))
         home, words = self._reserve(HOME), self._reserve(GLOSSARY)
-        runs = {run.run_id: self._add_run(run) for run in tree.valid}
         reports = [(c, self._reserve(f"reports/{c.id}.md")) for c in configurations]
         quotes = [(r, path, self._reserve(f"quoted/{r.id}.md")) for path, r in tree.quoted]
         told = Listing(configurations, self._kept)
         searched, board = len(reports) <= MAX_SEARCHED, rank(configurations, told.cells)
-        known, places = {c.id: c for c in configurations}, {c.id: file for c, file in reports}
+        known = {c.id: c for c in configurations}
+        self._places = {c.id: file for c, file in reports}
+        self._run_files = {run.run_id: self._add_run(run) for run in tree.valid}
+        self._home, self._words = home, words
         beside, mixes = kin(board, known), other_mixes(configurations)
         for each, file in reports:
             own = beside.get(each.id, NO_KIN)
-            links = self._links(file, home, words, _own(each, runs))
-            links = replace(links, reports=_urls(own.others, places, file))
-            given = (each, links, self._named, own, mixes.get(each.id))
-            page = partial(self._kept.get, report.render, *given)
+            page = partial(self._report, each, file, own, mixes.get(each.id))
             self._place_later(file, each.title, page, searched=searched)
         for record, path, file in quotes:
             self._add_quote(record, path, file, self._links(file, home, words, {}))
         self._place(words, glossary.render(self._prose_urls(words)))
         self._add_comparisons(reports, quotes, home, words)
-        self._tree, self._places = tree, places
+        self._tree = tree
         listed = self._catalogue(board, configurations, told)
         self._add_leaderboard(listed)
         self._add_plan(listed)
@@ -161,6 +160,14 @@ class Site:
         method = self._files.get_file_from_path(METHOD)
         if method is not None and SIMULATOR in method.content_string:
             self._add_simulator()
+
+    def _report(
+        self, configuration: Configuration, file: File, own: Kin, mixes: Mixes | None
+    ) -> Page:
+        links = self._links(file, self._home, self._words, _own(configuration, self._run_files))
+        links = replace(links, reports=_urls(own.others, self._places, file))
+        given = (configuration, links, self._named, own, mixes)
+        return self._kept.get(report.render, *given)
 
     def _catalogue(
         self, board: Leaderboard, configurations: Sequence[Configuration], told: Listing
@@ -252,10 +259,11 @@ class Site:
             own = (f"{cite.FOLDER}/{run_id}/index.md" for run_id in self._hidden)
             around.banner |= dict.fromkeys(own, why_hidden)
         urls = {c.id: self._places[c.id].url for c in shown}
-        self._add_texts([(ranking_csv.NAME, ranking_csv.ranking(board, urls))])
+        self._add_pieces(ranking_csv.NAME, ranking_csv.pieces, board, urls)
         left_out = [self._left_out(path, error) for path, error in public.refused]
         index = api.index(shown, board, left_out, publisher, told.runs)
-        self._add_texts(api.files(index, listed, publisher))
+        for uri, document in api.files(index, listed, publisher):
+            self._add_pieces(uri, api.pieces, document)
         for each in shown:
             self._add_later(api.path(each), api.result, each, publisher)
             self._add_later(f"{badge.FOLDER}/{each.id}.svg", badge.render, each)
@@ -279,17 +287,20 @@ class Site:
         publisher: Publisher,
         around: Around,
     ) -> None:
-        home, words = self._reserve(HOME), self._reserve(GLOSSARY)
-        about = self._reserve(f"reports/{configuration.id}.md")
+        about = self._places[configuration.id]
         for run in configuration.runs:
             file = self._reserve(f"{cite.FOLDER}/{run.run_id}/index.md")
             view = led_by(configuration, run, known)
-            links = self._links(file, home, words, {})
-            report_url = get_relative_url(about.url, file.url)
-            given = (view, links, configuration.headline.run_id, report_url, publisher.address)
-            page = partial(self._kept.get, run_page.render, *given)
+            page = partial(self._run_page, view, file, configuration.headline, about, publisher)
             self._place_later(file, run_page.title(view), page, searched=False)
             around.updated[file.src_uri] = _updated(view)
+
+    def _run_page(
+        self, view: Configuration, file: File, leads: ValidatedRun, about: File, of: Publisher
+    ) -> Page:
+        links = self._links(file, self._home, self._words, {})
+        given = (view, links, leads.run_id, get_relative_url(about.url, file.url), of.address)
+        return self._kept.get(run_page.render, *given)
 
     def _add_texts(self, texts: Iterable[tuple[str, str]]) -> None:
         for uri, content in texts:
@@ -298,7 +309,7 @@ class Site:
     def _add_file(self, uri: str, **source: Any) -> File:
         """Add a file from its `content` or its `abs_src_path`; it is no page."""
         # Said, for MkDocs would else match each against what the site excludes of its prose.
-        file = PlacedFile.generated(self._config, uri, inclusion=InclusionLevel.INCLUDED, **source)
+        file = StaticFile.generated(self._config, uri, inclusion=InclusionLevel.INCLUDED, **source)
         self._files.append(file)
         return file
 
@@ -312,9 +323,16 @@ class Site:
 
     def _add_later(self, uri: str, render: Callable[..., str], *given: object) -> None:
         """Add a file for each of thousands, which is made when it is written."""
+        self._add_pieces(uri, self._whole_text, render, *given)
+
+    def _whole_text(self, render: Callable[..., str], *given: object) -> tuple[str]:
+        return (self._kept.text(render, *given),)
+
+    def _add_pieces(self, uri: str, make: Callable[..., Iterable[str]], *given: object) -> None:
+        """Add a file which is made in pieces when it is written."""
         places = self._config.site_dir, self._config.use_directory_urls
         file = LaterFile(uri, None, *places, inclusion=InclusionLevel.INCLUDED)
-        file.make = partial(self._kept.text, render, *given)
+        file.make = partial(make, *given)
         self._files.append(file)
 
     def _add_scripts(self, names: Sequence[str], data: str, content: str) -> None:
@@ -358,8 +376,11 @@ class Site:
     def _add_run(self, run: ValidatedRun) -> File:
         folder = f"runs/{run.run_id}"
         document = self._add_file(f"{folder}/{report.RUN_FILE}", abs_src_path=str(run.path))
+        places, beside = (self._config.site_dir, self._config.use_directory_urls), run.path.parent
         for path in run.held.files:
-            self._add_file(f"{folder}/{path}", abs_src_path=str(run.path.parent / path))
+            file = RunFile(f"{folder}/{path}", None, *places, inclusion=InclusionLevel.INCLUDED)
+            file.folder = beside
+            self._files.append(file)
         if run.standing.told:
             lines = b"".join(told.signed.line + b"\n" for told in run.standing.told)
             self._add_file(f"{folder}/{history.STATEMENTS_FILE}", content=lines)

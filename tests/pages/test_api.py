@@ -32,7 +32,8 @@ def made(
     listed = catalogue.catalogue(board, known, {i: f"reports/{i}.html" for i in known})
     told = api.index(published, board, left_out, publisher)
     results = {api.path(each): api.result(each, publisher) for each in published}
-    return dict(api.files(told, listed, publisher)) | results
+    whole = {path: api.written(value) for path, value in api.files(told, listed, publisher)}
+    return whole | results
 
 
 def read(files: dict[str, str], name: str) -> Any:

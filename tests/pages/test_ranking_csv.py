@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Iterable
 
 import pytest
 from hypothesis import given
@@ -12,11 +13,11 @@ from tests.support.runs import small_spec
 from tokenwatt_site.configuration import Configuration
 from tokenwatt_site.leaderboard import COLUMNS, rank
 from tokenwatt_site.metrics import METRICS
-from tokenwatt_site.pages.ranking_csv import encode, ranking
+from tokenwatt_site.pages.ranking_csv import encode, pieces
 
 
-def read(text: str) -> list[list[str]]:
-    return list(csv.reader(io.StringIO(text, newline="")))
+def read(lines: Iterable[str]) -> list[list[str]]:
+    return list(csv.reader(io.StringIO("".join(lines), newline="")))
 
 
 FORMULAS = [
@@ -37,7 +38,7 @@ def test_f16_a_cell_that_begins_like_a_formula_is_a_text(text: str) -> None:
 
 
 def test_f16_numbers_are_numbers_also_below_zero_and_what_is_missing_is_empty() -> None:
-    assert encode([["x", -1.5, 3, None]]) == '"x",-1.5,3,\r\n'
+    assert [*encode([["x", -1.5, 3, None]])] == ['"x",-1.5,3,\r\n']
 
 
 @given(st.lists(st.lists(st.text(), min_size=1, max_size=4), min_size=1, max_size=4))
@@ -58,7 +59,7 @@ def test_every_row_is_there_with_its_numbers_and_its_reasons(
     hostile = make(spec=small_spec(title="=1+1", setup__host_kind="other"))
     board = rank([demo, hostile])
     urls = {c.id: f"reports/{c.id}.html" for c in (demo, hostile)}
-    head, *rows = read(ranking(board, urls))
+    head, *rows = read(pieces(board, urls))
     listed = [row for section in board.sections for row in section.rows]
     assert len(rows) == len(listed) == 2
     for told, row in zip(

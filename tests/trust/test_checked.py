@@ -158,6 +158,13 @@ def test_entries_that_were_deleted_cost_a_verification_and_nothing_else(
     assert len(counted) == 1
 
 
+def test_a_known_run_whose_entry_is_deleted_meanwhile_is_an_error_that_says_so(runs: Path) -> None:
+    [run] = tree(runs)
+    shutil.rmtree(runs.parent / "cache")
+    with pytest.raises(InputError, match="what was kept of this run is gone"):
+        _ = run.run
+
+
 def test_evidence_that_changes_after_the_check_is_an_error_and_not_another_number(
     runs: Path,
 ) -> None:

@@ -235,18 +235,18 @@ DOCUMENTS: tuple[type[_Document], ...] = (Index, Catalogue, Result)
 
 def files(
     told: Mapping[str, JsonValue], listed: Mapping[str, JsonValue], publisher: Publisher
-) -> Iterator[tuple[str, str]]:
-    """Yield (path from the root of the site, content) of every file that is one of its kind.
+) -> Iterator[tuple[str, Mapping[str, JsonValue]]]:
+    """Yield (path from the root of the site, document) of every file that is one of its kind.
 
     Args:
         told: see `index`.
         listed: the catalogue of what is published.
         publisher: what the site says of itself.
     """
-    yield f"{FOLDER}/index.json", written(told)
-    yield f"{FOLDER}/catalogue.json", written({**listed, **_head(publisher)})
-    yield f"{FOLDER}/schema.json", written(schema())
-    yield SPEC_SCHEMA, written(spec_schema())
+    yield f"{FOLDER}/index.json", told
+    yield f"{FOLDER}/catalogue.json", {**listed, **_head(publisher)}
+    yield f"{FOLDER}/schema.json", schema()
+    yield SPEC_SCHEMA, spec_schema()
 
 
 def path(configuration: Configuration) -> str:
@@ -351,7 +351,26 @@ def schema() -> dict[str, JsonValue]:
 
 def written(value: Mapping[str, Any]) -> str:
     """Write a document: keys in the order given, as numbers are, one line."""
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"
+    return "".join(pieces(value))
+
+
+def pieces(value: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what `written` returns in pieces: a document of thousands takes tens of megabytes."""
+    yield "{"
+    for number, (name, field) in enumerate(value.items()):
+        yield f"{',' if number else ''}{_json(name)}:"
+        if isinstance(field, list):
+            yield "["
+            for place, item in enumerate(field):
+                yield f"{',' if place else ''}{_json(item)}"
+            yield "]"
+        else:
+            yield _json(field)
+    yield "}\n"
+
+
+def _json(value: JsonValue) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def _head(publisher: Publisher) -> dict[str, JsonValue]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, astuple, dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from tokenwatt_site import leaderboard
 from tokenwatt_site.configuration import Configuration
@@ -34,7 +34,8 @@ class Listing:
 
     def __init__(self, configurations: Iterable[Configuration], kept: KeptPages) -> None:
         """Make, or find again, what is told of each."""
-        self._listed = {each.id: read(kept.text(written, each)) for each in configurations}
+        copies: _Copies = {}
+        self._listed = {each.id: read(kept.text(written, each), copies) for each in configurations}
 
     def cells(self, configuration: Configuration) -> tuple[Cell, ...]:
         return self._listed[configuration.id].cells
@@ -61,9 +62,18 @@ def written(configuration: Configuration) -> str:
     )
 
 
-def read(text: str) -> Listed:
-    """Return what `written` wrote."""
-    cells, row, runs, entries = json.loads(text)
+_Copies: TypeAlias = dict[object, Any]
+"""Texts, and cells without a number, each by what it says."""
+
+
+def read(text: str, copies: _Copies) -> Listed:
+    """Return what `written` wrote.
+
+    Args:
+        text: what it returned.
+        copies: what was read before, and is used again where this says the same.
+    """
+    cells, row, runs, entries = _shared(json.loads(text), copies)
     return Listed(
         cells=tuple(Cell(*cell) for cell in cells),
         row=row,
@@ -72,3 +82,16 @@ def read(text: str) -> Listed:
             Entry(**told | {"categories": tuple(told["categories"])}) for told in entries
         ),
     )
+
+
+def _shared(value: Any, copies: _Copies) -> Any:
+    if isinstance(value, str):
+        return copies.setdefault(value, value)
+    if isinstance(value, list):
+        return [_shared(item, copies) for item in value]
+    if isinstance(value, dict):
+        made = {_shared(key, copies): _shared(item, copies) for key, item in value.items()}
+        # Most have numbers of their own; of what is missing there are few kinds.
+        missing = "value" in made and made["value"] is None
+        return copies.setdefault(tuple(made.items()), made) if missing else made
+    return value

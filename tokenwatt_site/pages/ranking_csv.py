@@ -15,13 +15,13 @@ Cell: TypeAlias = str | float | None
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
-def encode(rows: Iterable[Sequence[Cell]]) -> str:
-    """Return a CSV file (RFC 4180); texts are quoted, numbers are not, and None is empty.
+def encode(rows: Iterable[Sequence[Cell]]) -> Iterator[str]:
+    """Yield the lines of a CSV file (RFC 4180); texts are quoted, numbers are not, None is empty.
 
     A spreadsheet takes a text that begins like a formula for one and runs it; an apostrophe before
     it keeps it a text. Blanks before it do not.
     """
-    return "".join(f"{','.join(map(_cell, row))}\r\n" for row in rows)
+    return (f"{','.join(map(_cell, row))}\r\n" for row in rows)
 
 
 def _cell(value: Cell) -> str:
@@ -33,8 +33,8 @@ def _cell(value: Cell) -> str:
     return '"{}"'.format(text.replace('"', '""'))
 
 
-def ranking(leaderboard: Leaderboard, urls: Mapping[str, str]) -> str:
-    """Return every row of every section, ranked or not, with its reasons.
+def pieces(leaderboard: Leaderboard, urls: Mapping[str, str]) -> Iterator[str]:
+    """Yield a line of every row of every section, ranked or not, with its reasons.
 
     Args:
         leaderboard: the sections, their rows in order.

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from tokenwatt_site.cache import Cache, code_digest
 from tokenwatt_site.canonical import canonical_bytes, digest, read_file, sha256_hex
-from tokenwatt_site.errors import InputError
+from tokenwatt_site.errors import InputError, Problem
 from tokenwatt_site.evidence.store import MAX_COMPRESSED_BYTES, EvidenceFile, address
 from tokenwatt_site.schema import Model, Sha256
 from tokenwatt_site.trust.held import Held
@@ -59,10 +60,11 @@ class Checked:
             path: where its file lies now; its evidence is beside it.
             data: the bytes of its file.
         """
-        entry = self._cache.find(_key(data))
+        key = _key(data)
+        entry = self._cache.find(key)
         if entry is None:
             return None
-        told, _, packed = entry.partition(b"\n")
+        told, _, _ = entry.partition(b"\n")
         try:
             facts = _Facts.model_validate_json(told)
             for piece in facts.evidence:
@@ -73,7 +75,7 @@ class Checked:
         held = Held(
             path=path,
             files=tuple(address(piece.sha256) for piece in facts.evidence),
-            packed=packed,
+            packed=partial(self._packed, path, key),
             configuration=facts.configuration,
             setup=facts.setup,
             simulated=facts.simulated,
@@ -107,7 +109,20 @@ class Checked:
             given_nonce=held.given_nonce,
             first_trial=held.first_trial.isoformat() if held.first_trial else None,
         )
-        self._cache.keep(_key(data), canonical_bytes(facts.to_json()) + b"\n" + held.packed)
+        self._cache.keep(_key(data), canonical_bytes(facts.to_json()) + b"\n" + held.packed())
+
+    def _packed(self, path: Path, key: str) -> bytes:
+        # Not held: of ten thousand runs that would be 60 MB, and a rebuild asks for few.
+        entry = self._cache.find(key)
+        if entry is None:
+            raise InputError(
+                Problem(
+                    "what was kept of this run is gone",
+                    file=str(path),
+                    remedy="Build again; nothing may empty .cache meanwhile.",
+                )
+            )
+        return entry.partition(b"\n")[2]
 
     def drop_unused(self) -> None:
         """Remove what no longer belongs to any run."""

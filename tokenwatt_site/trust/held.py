@@ -1,8 +1,9 @@
 """What a verified run holds: packed, so that thousands of runs fit, and unpacked when asked for.
 
 Decoded, a run takes some 150 kB, and its evidence up to a hundred times that. Packed, run and
-numbers take a twentieth, and the evidence stays in its files: whoever asks for it reads it again,
-against the digests that were signed. What was asked for last is kept for a while.
+numbers take a twentieth, which an earlier build may have kept in a file; and the evidence stays in
+its files: whoever asks for it reads it again, against the digests that were signed. What was asked
+for last is kept for a while.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Held:
     Attributes:
         path: the run file; its evidence is in `evidence/` beside it.
         files: the paths of its evidence, from the folder of the run file.
-        packed: run and numbers, as `pack` makes them.
+        packed: gives run and numbers, as `pack` makes them.
         configuration: the id of its setup.
         setup: the whole digest of that.
         simulated: whether its engine was simulated.
@@ -47,7 +48,7 @@ class Held:
 
     path: Path
     files: tuple[str, ...]
-    packed: bytes
+    packed: Callable[[], bytes]
     configuration: str
     setup: str
     simulated: bool
@@ -59,10 +60,11 @@ class Held:
     @staticmethod
     def of(path: Path, run: Run, claims: Claims, evidence: Evidence) -> Held:
         """Pack a run that was just verified."""
+        packed = pack(run, claims)
         held = Held(
             path=path,
             files=tuple(entry.path for entry in run.evidence),
-            packed=pack(run, claims),
+            packed=lambda: packed,
             configuration=run.configuration,
             setup=digest(run.spec.setup.to_json()),
             simulated=run.simulated,
@@ -102,7 +104,7 @@ def pack(run: Run, claims: Claims) -> bytes:
 
 
 def _unpacked(held: Held) -> tuple[Run, Claims]:
-    document, numbers = zlib.decompress(held.packed).split(b"\n")
+    document, numbers = zlib.decompress(held.packed()).split(b"\n")
     run = Run.model_validate_json(document)
     return run, Claims.model_validate_json(numbers) if numbers else run.claims
 
